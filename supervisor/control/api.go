@@ -1,0 +1,166 @@
+// Package control is the supervisor's local API: HTTP and JSON on a Unix socket
+// (Windows: a named pipe) that only the user can reach, with one event stream.
+// The command line and the tray know the supervisor only through it.
+//
+// Server serves a Backend; Client calls it. Every answer's shape is a type of
+// this file, and so is every error (code, message).
+package control
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"intermission/restart"
+)
+
+// Status is the answer of GET /v1/status and of `status --json`.
+type Status struct {
+	Supervisor SupervisorStatus `json:"supervisor"`
+	Server     ServerStatus     `json:"server"`
+	Sessions   SessionStatus    `json:"sessions"`
+}
+
+// SupervisorStatus is the supervisor itself.
+type SupervisorStatus struct {
+	PID     int       `json:"pid"`
+	Version string    `json:"version"`
+	Since   time.Time `json:"since"`
+}
+
+// ServerStatus is the managed server.
+type ServerStatus struct {
+	State       string     `json:"state"`   // stopped, starting, running, stopping, backoff, failed, blocked
+	Desired     string     `json:"desired"` // running, stopped
+	Generation  string     `json:"generation"`
+	Version     string     `json:"version"`
+	PID         int        `json:"pid"`
+	URL         string     `json:"url"`
+	Incarnation string     `json:"incarnation"`
+	Adopted     bool       `json:"adopted"`
+	Restarts    int        `json:"restarts"`
+	Reason      string     `json:"reason"` // why it is not running, with one act
+	LastExit    *Exit      `json:"lastExit,omitempty"`
+	NextAttempt *time.Time `json:"nextAttempt,omitempty"`
+	RSSBytes    int64      `json:"rssBytes"`
+}
+
+// Exit is how an incarnation ended.
+type Exit struct {
+	Code   int       `json:"code"`
+	Signal string    `json:"signal"`
+	At     time.Time `json:"at"`
+	Output []string  `json:"output"` // its last lines
+}
+
+// SessionStatus counts sessions.
+type SessionStatus struct {
+	Active  []string `json:"active"`
+	Pending int      `json:"pending"`
+}
+
+// Suspension is one entry of `pending --json`.
+type Suspension struct {
+	ID          string          `json:"id"`
+	Title       string          `json:"title"`
+	Directory   string          `json:"directory"`
+	SuspendedAt int64           `json:"suspendedAt"` // Unix milliseconds
+	Cause       restart.Cause   `json:"cause"`
+	State       restart.State   `json:"state"`
+	Reason      string          `json:"reason"`
+	LastPrompt  *restart.Prompt `json:"lastPrompt,omitempty"`
+	LastTool    *restart.Tool   `json:"lastTool,omitempty"`
+	WaitingFor  string          `json:"waitingFor"`
+	Children    []string        `json:"children"`
+	Jobs        []Job           `json:"jobs"`
+	Resumes     int             `json:"resumes"`
+	ClaimedAt   int64           `json:"claimedAt,omitempty"` // parked claim: the server's own time, Unix milliseconds
+	Attempts    int             `json:"attempts,omitempty"`  // parked claim: the server's own count
+}
+
+// Job is a background job of a suspended session.
+type Job struct {
+	Kind   string `json:"kind"`
+	Text   string `json:"text"`
+	Status string `json:"status"`
+}
+
+// Pending is the answer of GET /v1/pending, oldest suspension first.
+type Pending struct {
+	Pending []Suspension `json:"pending"`
+}
+
+// Detail is the answer of GET /v1/sessions/{id}: one suspension and its journal.
+type Detail struct {
+	Suspension
+	Pending bool    `json:"pending"` // false: it was resumed, dismissed or settled; the journal says which
+	Journal []Entry `json:"journal"`
+}
+
+// Entry is one line of the journal.
+type Entry struct {
+	Time        time.Time `json:"time"`
+	SuspendedAt int64     `json:"suspendedAt,omitempty"`
+	What        string    `json:"what"` // suspended, parked, shown, consented, delivered, refused, unknown, dismissed, settled
+	Detail      string    `json:"detail,omitempty"`
+}
+
+// Result is the answer of a resume.
+type Result struct {
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"` // resumed, queued, already, refused, unknown
+	Reason  string `json:"reason"`
+}
+
+// Dismissed is the answer of a dismiss.
+type Dismissed struct {
+	ID        string `json:"id"`
+	Dismissed int    `json:"dismissed"` // the session and its subagents
+}
+
+// The codes of an Error, each with the exit status of the command that meets it.
+const (
+	CodeFailed       = "failed"        // 1
+	CodeUsage        = "usage"         // 2
+	CodeNoSupervisor = "no_supervisor" // 3
+	CodeNotPending   = "not_pending"   // 4
+	CodeAmbiguous    = "ambiguous"     // 2
+	CodeRefused      = "refused"       // 5
+	CodeUnknown      = "unknown"       // 6
+)
+
+// Error is every failure of the API. Its message names the thing and one act to take.
+type Error struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Snapshot is one event of GET /v1/events: all that a menu shows. The first comes
+// at once, a further one only when something differs.
+type Snapshot struct {
+	Status  Status       `json:"status"`
+	Pending []Suspension `json:"pending"`
+}
+
+// Backend is what the supervisor offers. Errors that are *Error are sent as they
+// are, others as CodeFailed.
+type Backend interface {
+	Status(ctx context.Context) (Status, error)
+	Pending(ctx context.Context) (Pending, error)
+	// Show takes a session id or an unambiguous beginning of one.
+	Show(ctx context.Context, id string) (Detail, error)
+	// Resume consents to one suspension; at names it (Unix ms), 0 means the one that is pending now.
+	Resume(ctx context.Context, id string, at int64) (Result, error)
+	Dismiss(ctx context.Context, id string, at int64) (Dismissed, error)
+	// StartServer, StopServer and RestartServer record the durable wish and return
+	// when it is fulfilled or can't be.
+	StartServer(ctx context.Context) (Status, error)
+	StopServer(ctx context.Context) (Status, error)
+	RestartServer(ctx context.Context) (Status, error)
+	// Logs writes the last n lines of the server's output (all for n < 0), and with follow what comes, until ctx ends.
+	Logs(ctx context.Context, w io.Writer, n int, follow bool) error
+	// Watch sends a Snapshot now and at each change, until ctx ends.
+	Watch(ctx context.Context, send func(Snapshot) error) error
+}

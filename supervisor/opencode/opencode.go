@@ -1,0 +1,114 @@
+// Package opencode knows what an OpenCode server looks like from outside: how it
+// is found and started, its registration and lock, its HTTP API and event
+// stream, and the part of its database that matters for restart.
+//
+// Three kinds are told apart by looking, never by configuration: v1 (1.18, no
+// service mode), v2 early (session.time_suspended) and v2 claims
+// (session_v2.time_suspended, background jobs). Install is the program as this
+// user has it; Incarnation is one run of it; Client talks to that run; Database
+// reads and parks its file. Client and Database fit package restart's
+// interfaces. Facts about the server come from observation and are dated in the
+// comments that use them.
+package opencode
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Generation is a family of servers with one way of being supervised.
+type Generation string
+
+// The generations.
+const (
+	V1 Generation = "v1" // 1.x: opencode serve; resumes nothing by itself, suspends nothing
+	V2 Generation = "v2" // 2.x and previews: opencode serve --service; resumes at boot
+)
+
+// Incarnation is one run of a server: what is needed to find and talk to it.
+// It holds the password: never log or print it whole.
+type Incarnation struct {
+	ID         string     `json:"id"` // v2: the registration's id; v1: ours
+	Generation Generation `json:"generation"`
+	Version    string     `json:"version"`
+	URL        string     `json:"url"`
+	PID        int        `json:"pid"` // the server itself, not a shim that started it
+	Password   string     `json:"password"`
+}
+
+// Username is the HTTP Basic user of every generation.
+const Username = "opencode"
+
+// String identifies the incarnation without its password.
+func (i Incarnation) String() string {
+	return fmt.Sprintf("opencode %s pid %d at %s", i.Version, i.PID, i.URL)
+}
+
+// NotFoundError says that no opencode program could be found.
+type NotFoundError struct {
+	Command string
+	Looked  []string // where we looked, in order
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("cannot find %q; looked in %s", e.Command, strings.Join(e.Looked, ", "))
+}
+
+// UnsupportedVersionError says that the program is of a version that we don't know how to supervise.
+type UnsupportedVersionError struct{ Program, Version string }
+
+func (e *UnsupportedVersionError) Error() string {
+	return fmt.Sprintf("%s reports version %q, which is not known to intermission (known: 1.x and 2.x)", e.Program, e.Version)
+}
+
+// UnknownShapeError says that the database has a shape that we don't know, so that nothing may be started on it.
+type UnknownShapeError struct{ Path, Reason string }
+
+func (e *UnknownShapeError) Error() string {
+	return fmt.Sprintf("the database %s has a shape that intermission doesn't know: %s", e.Path, e.Reason)
+}
+
+// IncumbentError says that a server is alive that can't be adopted.
+type IncumbentError struct {
+	PID    int
+	Reason string
+}
+
+func (e *IncumbentError) Error() string {
+	return fmt.Sprintf("another OpenCode server (pid %d) is up, but %s", e.PID, e.Reason)
+}
+
+// ErrNone says that no server is registered and alive.
+var ErrNone = errors.New("no server is registered and alive")
+
+// HealthKind tells the ways of not being healthy apart.
+type HealthKind string
+
+// The ways a health check can end.
+const (
+	Healthy      HealthKind = "healthy"
+	NotListening HealthKind = "not listening" // connection refused
+	Silent       HealthKind = "silent"        // accepted, never answered
+	BootFailed   HealthKind = "boot failed"   // v2: 500; the process stays and keeps its lock
+	Transition   HealthKind = "transition"    // 503: starting or stopping
+	Unauthorized HealthKind = "unauthorized"  // 401: it isn't the server we know the password of
+	Stranger     HealthKind = "stranger"      // another pid, or not an OpenCode server at all
+)
+
+// HealthError is a failed health check.
+type HealthError struct {
+	Kind   HealthKind
+	Detail string
+}
+
+func (e *HealthError) Error() string {
+	if e.Detail == "" {
+		return string(e.Kind)
+	}
+	return string(e.Kind) + ": " + e.Detail
+}
+
+// healthTimeout bounds one health request: a request accepted between bind and readiness is never answered (v1 and v2).
+const healthTimeout = 2 * time.Second
