@@ -1,0 +1,271 @@
+package control
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"intermission/restart"
+)
+
+// Text renders answers for a terminal. Whatever came from a session is cleaned
+// again: it is untrusted, and a terminal obeys what it is sent.
+type Text struct {
+	Color bool
+	Now   time.Time // what ages are counted from
+}
+
+// Bounds of what is quoted from sessions, in runes.
+const (
+	maxLine   = 200
+	maxReason = 1000
+)
+
+// The terminal's colours, by what they mean here.
+const (
+	strong = "1"
+	good   = "32"
+	bad    = "31"
+	warn   = "33"
+	faint  = "2"
+)
+
+func (t Text) paint(style, s string) string {
+	if !t.Color || s == "" {
+		return s
+	}
+	return "\x1b[" + style + "m" + s + "\x1b[0m"
+}
+
+// age words a time as an age: "5 hours ago".
+func (t Text) age(at time.Time) string { return humanize.RelTime(at, t.Now, "ago", "from now") }
+
+func (t Text) ageMS(ms int64) string { return t.age(time.UnixMilli(ms)) }
+
+// rows are lines of a label and what it labels, in two columns.
+type rows struct{ strings.Builder }
+
+func (r *rows) add(label, format string, args ...any) {
+	fmt.Fprintf(r, "%-12s%s\n", label, fmt.Sprintf(format, args...))
+}
+
+// Status renders the answer of `status`.
+func (t Text) Status(st Status) string {
+	var r rows
+	s := st.Server
+	r.add("server", "%s", t.serverLine(s))
+	if s.Reason != "" {
+		r.add("", "%s", restart.PlainText(s.Reason, maxReason))
+	}
+	if s.NextAttempt != nil {
+		r.add("", "next attempt %s", t.age(*s.NextAttempt))
+	}
+	if s.State != "running" && s.LastExit != nil {
+		r.add("", "last exit: %s, %s", exitWords(*s.LastExit), t.age(s.LastExit.At))
+		for _, line := range s.LastExit.Output {
+			r.add("", "  %s", t.paint(faint, restart.PlainText(line, maxLine)))
+		}
+	}
+	r.add("supervisor", "pid %d, version %s, started %s", st.Supervisor.PID, st.Supervisor.Version, t.age(st.Supervisor.Since))
+	r.add("sessions", "%d at work, %s", len(st.Sessions.Active), t.waiting(st.Sessions.Pending))
+	return r.String()
+}
+
+func (t Text) serverLine(s ServerStatus) string {
+	style := map[string]string{"running": good, "stopped": faint, "failed": bad, "blocked": bad}[s.State]
+	if style == "" {
+		style = warn
+	}
+	line := t.paint(style, s.State)
+	if s.Version != "" {
+		line += fmt.Sprintf(", opencode %s (%s)", restart.PlainText(s.Version, maxLine), s.Generation)
+	}
+	if s.PID != 0 {
+		line += fmt.Sprintf(", pid %d", s.PID)
+	}
+	if s.URL != "" {
+		line += ", " + restart.PlainText(s.URL, maxLine)
+	}
+	if s.RSSBytes > 0 {
+		line += ", " + humanize.IBytes(uint64(s.RSSBytes))
+	}
+	if s.Adopted {
+		line += ", adopted"
+	}
+	if s.Restarts > 0 {
+		line += ", restarted " + times(s.Restarts)
+	}
+	return line
+}
+
+func (t Text) waiting(n int) string {
+	switch n {
+	case 0:
+		return "none waits for consent"
+	case 1:
+		return t.paint(warn, "1 waits for consent") + "; see: intermission pending"
+	default:
+		return t.paint(warn, fmt.Sprintf("%d wait for consent", n)) + "; see: intermission pending"
+	}
+}
+
+func exitWords(e Exit) string {
+	if e.Signal != "" {
+		return "killed by " + e.Signal
+	}
+	return fmt.Sprintf("exit code %d", e.Code)
+}
+
+// Pending renders the answer of `pending`, oldest first.
+func (t Text) Pending(p Pending) string {
+	if len(p.Pending) == 0 {
+		return "Nothing waits for consent.\n"
+	}
+	var b strings.Builder
+	for i, s := range p.Pending {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(t.Suspension(s))
+	}
+	b.WriteString("\nresume one: intermission resume ID    say no: intermission dismiss ID\n")
+	return b.String()
+}
+
+// Suspension renders what a person sees before consenting.
+func (t Text) Suspension(s Suspension) string {
+	var b rows
+	head := t.paint(strong, restart.PlainText(s.ID, maxLine)) + "  " + causeWords(s.Cause) + " " + t.ageMS(s.SuspendedAt)
+	if s.State != restart.StatePending && s.State != "" {
+		head += "  " + t.paint(warn, stateWords(s.State))
+	}
+	fmt.Fprintln(&b, head)
+	row := func(label, format string, args ...any) { b.add("  "+label, format, args...) }
+	if s.Reason != "" {
+		row("", "%s", t.paint(warn, restart.PlainText(s.Reason, maxReason)))
+	}
+	title := restart.PlainText(s.Title, maxLine)
+	if title == "" {
+		title = "(none)"
+	}
+	row("title", "%s", title)
+	row("directory", "%s", restart.PlainText(s.Directory, maxReason))
+	if p := s.LastPrompt; p != nil {
+		row("you wrote", "%s  (%s)", restart.PlainText(p.Text, maxLine), t.ageMS(p.At))
+	}
+	if tool := s.LastTool; tool != nil {
+		row("last tool", "%s", t.tool(*tool))
+	}
+	if s.WaitingFor != "" {
+		row("waits for", "a %s", restart.PlainText(s.WaitingFor, maxLine))
+	}
+	if len(s.Children) > 0 {
+		row("subagents", "%s", restart.PlainText(strings.Join(s.Children, ", "), maxReason))
+	}
+	for _, j := range s.Jobs {
+		row("job", "%s (%s, %s)", restart.PlainText(j.Text, maxLine), restart.PlainText(j.Kind, maxLine), restart.PlainText(j.Status, maxLine))
+	}
+	if s.Resumes > 0 {
+		row("resumed", "%s already", times(s.Resumes))
+	}
+	if s.ClaimedAt > 0 {
+		row("claimed", "by the server %s, %s", t.ageMS(s.ClaimedAt), plural(s.Attempts, "resume of its own", "resumes of its own"))
+	}
+	return b.String()
+}
+
+func (t Text) tool(tool restart.Tool) string {
+	line := restart.PlainText(tool.Name, maxLine)
+	if in := restart.PlainText(tool.Input, maxLine); in != "" {
+		line += " " + in
+	}
+	switch tool.Status {
+	case "completed":
+		return line
+	case "running":
+		return line + "  " + t.paint(bad, "outcome unknown")
+	default:
+		return line + "  " + restart.PlainText(tool.Status, maxLine)
+	}
+}
+
+func causeWords(c restart.Cause) string {
+	switch c {
+	case restart.CauseShutdown:
+		return "suspended by a stop"
+	case restart.CauseCrash:
+		return "suspended by a crash"
+	case restart.CauseParked:
+		return "found unfinished, suspended"
+	default:
+		return "suspended"
+	}
+}
+
+func stateWords(s restart.State) string {
+	switch s {
+	case restart.StateElsewhere:
+		return "runs elsewhere"
+	case restart.StateUnknown:
+		return "outcome of the last resume unknown"
+	default:
+		return string(s)
+	}
+}
+
+// Detail renders the answer of `show`.
+func (t Text) Detail(d Detail) string {
+	var b rows
+	b.WriteString(t.Suspension(d.Suspension))
+	if !d.Pending {
+		b.WriteString(t.paint(faint, "  no longer pending") + "\n")
+	}
+	if len(d.Journal) == 0 {
+		return b.String()
+	}
+	b.WriteString("journal\n")
+	for _, e := range d.Journal {
+		line := fmt.Sprintf("  %s  %-10s %s", e.Time.In(t.Now.Location()).Format(time.DateTime), restart.PlainText(e.What, maxLine), restart.PlainText(e.Detail, maxLine))
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// Result renders the answer of `resume`.
+func (t Text) Result(r Result) string {
+	words := map[string]string{
+		"resumed": t.paint(good, "resumed"),
+		"queued":  t.paint(warn, "queued") + ": it starts when a place is free",
+		"already": "already resumed; nothing was done",
+		"refused": t.paint(bad, "refused") + ": it stays suspended",
+		"unknown": t.paint(bad, "unknown") + ": whether it was resumed can't be told",
+	}[r.Outcome]
+	if words == "" {
+		words = restart.PlainText(r.Outcome, maxLine)
+	}
+	line := restart.PlainText(r.ID, maxLine) + "  " + words
+	if r.Reason != "" {
+		line += "\n  " + restart.PlainText(r.Reason, maxReason)
+	}
+	return line + "\n"
+}
+
+// Dismissed renders the answer of `dismiss`.
+func (t Text) Dismissed(d Dismissed) string {
+	line := restart.PlainText(d.ID, maxLine) + "  dismissed"
+	if d.Dismissed > 1 {
+		line += ", with " + plural(d.Dismissed-1, "subagent", "subagents")
+	}
+	return line + "; its history stays\n"
+}
+
+func times(n int) string { return plural(n, "time", "times") }
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
