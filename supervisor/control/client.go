@@ -85,10 +85,10 @@ func (c *Client) Resume(ctx context.Context, id string, at int64) (res Result, e
 	if err != nil {
 		return res, err
 	}
-	err = c.post(ctx, path, atBody{At: at}, &res)
+	err = c.send(ctx, path, atBody{At: at}, &res)
 	var lost *lostError
 	if errors.As(err, &lost) {
-		return res, &Error{Code: CodeUnknown, Message: fmt.Sprintf("whether %s was resumed is not known: %v; look with: intermission show %s", id, lost.err, id)}
+		return res, &Error{Code: CodeUnknown, Message: fmt.Sprintf("whether %s was resumed is not known, because the supervisor's answer was lost (%v); look with: intermission show %s", id, lost, id)}
 	}
 	return res, err
 }
@@ -172,11 +172,15 @@ func (c *Client) get(ctx context.Context, path string, out any) error {
 }
 
 func (c *Client) post(ctx context.Context, path string, in, out any) error {
+	return c.failure(ctx, c.send(ctx, path, in, out))
+}
+
+func (c *Client) send(ctx context.Context, path string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return fmt.Errorf("cannot encode a request: %w", err)
 	}
-	return c.failure(ctx, c.exchange(ctx, http.MethodPost, path, body, out))
+	return c.exchange(ctx, http.MethodPost, path, body, out)
 }
 
 func (c *Client) exchange(ctx context.Context, method, path string, body []byte, out any) error {
@@ -207,6 +211,10 @@ func (c *Client) call(ctx context.Context, method, path string, body []byte) (*h
 		if errors.As(err, &e) { // from the dialer
 			return nil, e
 		}
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // without the address, which tells a person nothing
+		}
 		return nil, &lostError{err}
 	}
 	if resp.StatusCode == http.StatusOK {
@@ -232,9 +240,9 @@ func (c *Client) failure(ctx context.Context, err error) error {
 	if !errors.As(err, &lost) {
 		return err
 	}
-	what := "the connection to the supervisor broke before it answered"
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		what = fmt.Sprintf("the supervisor at %s does not answer", c.path)
+		return &Error{Code: CodeFailed, Message: fmt.Sprintf("the supervisor at %s does not answer; look at its log", c.path)}
 	}
-	return &Error{Code: CodeFailed, Message: fmt.Sprintf("%s: %v", what, lost.err)}
+	what := "the connection to the supervisor broke before it answered"
+	return &Error{Code: CodeFailed, Message: fmt.Sprintf("%s: %v", what, lost)}
 }

@@ -1,7 +1,9 @@
 package control
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -268,4 +270,55 @@ func plural(n int, one, many string) string {
 		return "1 " + one
 	}
 	return fmt.Sprintf("%d %s", n, many)
+}
+
+// PlainLines gives a writer that sends lines to w as a terminal may be sent
+// them: without escape sequences and control characters. A line without its end
+// waits for it, up to 64 KiB.
+func PlainLines(w io.Writer) io.Writer { return &plainLines{w: w} }
+
+const (
+	maxHeld    = 64 << 10 // bytes of a line that waits for its end
+	maxLogLine = 8 << 10  // runes of a line that is shown
+)
+
+type plainLines struct {
+	w    io.Writer
+	held []byte
+}
+
+func (p *plainLines) Write(b []byte) (int, error) {
+	p.held = append(p.held, b...)
+	for {
+		end := bytes.IndexByte(p.held, '\n')
+		if end < 0 && len(p.held) > maxHeld {
+			end = maxHeld
+		}
+		if end < 0 {
+			return len(b), nil
+		}
+		line := restart.PlainText(withoutEscapes(string(p.held[:end])), maxLogLine)
+		p.held = p.held[end+1:]
+		if _, err := io.WriteString(p.w, line+"\n"); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// withoutEscapes drops ECMA-48 control sequences (colours, cursor movements)
+// whole; PlainText would leave their parameters behind.
+func withoutEscapes(s string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "\x1b[")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		final := strings.IndexFunc(after, func(r rune) bool { return r >= '@' && r <= '~' })
+		if final < 0 {
+			return b.String()
+		}
+		s = after[final+1:]
+	}
 }
