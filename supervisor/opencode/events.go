@@ -1,0 +1,98 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"time"
+
+	"intermission/restart"
+)
+
+const (
+	firstReconnect = 100 * time.Millisecond
+	lastReconnect  = 5 * time.Second
+	missedBeats    = 3           // so many heartbeats without a byte, and the connection counts as dead
+	progressPause  = time.Second // at most one EventProgress a session in it
+)
+
+// errSilentStream ends a connection on which nothing came for too long.
+var errSilentStream = errors.New("the event stream fell silent")
+
+// Events holds the server's event stream open until ctx ends, and returns ctx's
+// error then. It reconnects with back-off (100 ms to 5 s). Each time that the
+// stream is established resync is called, before any event: events that came
+// while no stream was held are lost, so the caller has to compare what it
+// believes with Active and the database. When resync fails, the stream is taken
+// down and tried again. handle gets events in order, from one goroutine, and must
+// not block: a server drops a slow reader.
+func (c *Client) Events(ctx context.Context, handle func(restart.Event), resync func(context.Context) error) error {
+	quiet := coalesce(handle)
+	for pause := firstReconnect; ; pause = min(pause*2, lastReconnect) {
+		established, _ := c.stream(ctx, quiet, resync) // why it ended changes nothing: only health tells how the server is
+		if established {
+			pause = firstReconnect
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// stream holds one connection until it ends. established tells whether resync had succeeded.
+func (c *Client) stream(ctx context.Context, emit func(restart.Event), resync func(context.Context) error) (established bool, err error) {
+	path, heartbeat := c.api.events()
+	if c.beat > 0 {
+		heartbeat = c.beat
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watchdog := time.AfterFunc(missedBeats*heartbeat, func() { cancel(errSilentStream) })
+	defer watchdog.Stop()
+
+	req, err := c.wire.request(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return false, err
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	res, err := c.wire.http.Do(req)
+	if err != nil {
+		return false, err
+	}
+	defer res.Body.Close()
+	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
+		return false, fmt.Errorf("cannot hold the event stream: the server answered %d %s", res.StatusCode, kind)
+	}
+	watchdog.Stop() // what follows has limits of its own
+	c.api.connected(ctx)
+	if err := resync(ctx); err != nil {
+		return false, err
+	}
+	watchdog.Reset(missedBeats * heartbeat)
+	return true, readFrames(res.Body, func() { watchdog.Reset(missedBeats * heartbeat) }, func(frame []byte) {
+		c.api.decode(frame, emit)
+	})
+}
+
+// coalesce thins out progress: it comes with every word that a model says.
+func coalesce(handle func(restart.Event)) func(restart.Event) {
+	last := map[string]time.Time{}
+	return func(e restart.Event) {
+		switch e.Kind {
+		case restart.EventProgress:
+			now := time.Now()
+			if now.Sub(last[e.Session]) < progressPause {
+				return
+			}
+			last[e.Session] = now
+		case restart.EventStarted:
+		default:
+			delete(last, e.Session) // it has ended
+		}
+		handle(e)
+	}
+}

@@ -1,0 +1,30 @@
+package opencode
+
+import (
+	"crypto/sha256"
+	"fmt"
+
+	"intermission/restart"
+)
+
+const base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// Key is the message id under which d is delivered: the same for every attempt
+// at one suspension, so that the server executes at most one. It has the form of
+// the server's own ids, which v1 sorts messages by: 12 hexadecimal digits of
+// (milliseconds*4096+n) mod 2^48, then 14 of base 62 (seen in 1.18 and 2.0, 2026).
+func Key(d restart.Delivery) string { return "msg_" + identifier("message", d) }
+
+// PartKey is the id of the one part of that message (v1).
+func PartKey(d restart.Delivery) string { return "prt_" + identifier("part", d) }
+
+func identifier(kind string, d restart.Delivery) string {
+	// The last n of that millisecond, so that it sorts after the messages of the turn that was suspended.
+	head := (uint64(d.Suspended)*4096 + 4095) & (1<<48 - 1)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", kind, d.Session, d.Suspended))
+	tail := make([]byte, 14)
+	for i := range tail {
+		tail[i] = base62[int(sum[i])%len(base62)]
+	}
+	return fmt.Sprintf("%012x%s", head, tail)
+}

@@ -1,0 +1,119 @@
+package opencode
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxRegistration bounds a registration file; a real one has 200 bytes.
+const maxRegistration = 64 << 10
+
+// registration is one service*.json of a v2 server.
+type registration struct {
+	Incarnation
+	Changed time.Time // of the file
+}
+
+// registrations reads all registrations of dir, newest first. What can't be read
+// or isn't a registration is no registration: an empty or cut-off file is what a
+// crash leaves, and other programs' files are none of ours.
+func registrations(dir string) []registration {
+	paths, _ := filepath.Glob(filepath.Join(escapeGlob(dir), "service*.json"))
+	var found []registration
+	for _, path := range paths {
+		if r, err := readRegistration(path); err == nil {
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, func(a, b registration) int { return b.Changed.Compare(a.Changed) })
+	return found
+}
+
+// escapeGlob makes dir stand for itself in a pattern. On Windows, where the
+// backslash separates, brackets can't be escaped, nor do they occur in practice.
+func escapeGlob(dir string) string {
+	if filepath.Separator == '\\' {
+		return dir
+	}
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
+}
+
+func readRegistration(path string) (registration, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return registration{}, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return registration{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return registration{}, errors.New("not a regular file")
+	}
+	text, err := io.ReadAll(io.LimitReader(file, maxRegistration))
+	if err != nil {
+		return registration{}, err
+	}
+	inc, err := parseRegistration(text)
+	return registration{inc, info.ModTime()}, err
+}
+
+func parseRegistration(text []byte) (Incarnation, error) {
+	var inc Incarnation
+	if err := json.Unmarshal(text, &inc); err != nil {
+		return Incarnation{}, fmt.Errorf("cannot read registration: %w", err)
+	}
+	inc.Generation = V2
+	inc.URL = strings.TrimRight(inc.URL, "/")
+	at, err := url.Parse(inc.URL)
+	switch {
+	case err != nil || at.Scheme != "http" || at.Host == "":
+		return Incarnation{}, errors.New("the registration has no usable url")
+	case inc.PID <= 1 || inc.ID == "" || inc.Password == "":
+		return Incarnation{}, errors.New("the registration is incomplete")
+	}
+	return inc, nil
+}
+
+// Discover finds the registered server (v2), without signalling anyone.
+//
+// It returns the Incarnation that answers as healthy under its registered pid;
+// *IncumbentError when a registered process lives and something answers for it,
+// but not as a healthy server; ErrNone otherwise, which includes registrations
+// whose process is gone, or lives but doesn't listen, or where a stranger
+// answers: a crash leaves such, and their pid may be another program's by now.
+// Neither is proof that no server is up: only the lock is. Who holds the lock
+// may disregard an *IncumbentError. v1 registers nothing: always ErrNone.
+func (i *Install) Discover(ctx context.Context) (Incarnation, error) {
+	if i.Generation != V2 {
+		return Incarnation{}, ErrNone
+	}
+	result := ErrNone
+	for _, r := range registrations(i.RegistrationDir()) {
+		if !alive(r.PID) {
+			continue
+		}
+		err := Health(ctx, r.Incarnation)
+		if err == nil {
+			return r.Incarnation, nil
+		}
+		var unwell *HealthError
+		if !errors.As(err, &unwell) {
+			return Incarnation{}, err
+		}
+		if unwell.Kind != NotListening && unwell.Kind != Stranger && errors.Is(result, ErrNone) {
+			result = &IncumbentError{PID: r.PID, Reason: unwell.Sentence()}
+		}
+	}
+	return Incarnation{}, result
+}
