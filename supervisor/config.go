@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -312,14 +313,19 @@ func asTexts(v any) ([]string, bool) {
 // quoteValue is a value as an error quotes it, cut to one short line.
 func quoteValue(v any) string {
 	const most = 60
-	s := fmt.Sprintf("%#v", v)
-	switch v.(type) {
+	var s string
+	switch v := v.(type) {
+	case string:
+		s = strconv.Quote(v)
 	case []any:
-		s = strings.TrimPrefix(s, "[]interface {}")
+		items := make([]string, len(v))
+		for i, item := range v {
+			items[i] = quoteValue(item)
+		}
+		s = "[" + strings.Join(items, ", ") + "]"
 	case map[string]any:
 		s = "this table"
-	case int64, float64, bool, string:
-	default: // dates
+	default: // numbers, dates
 		s = fmt.Sprint(v)
 	}
 	if r := []rune(s); len(r) > most {
