@@ -45,7 +45,7 @@ func Listen(path string) (net.Listener, error) {
 		_ = l.Close()
 		return nil, fmt.Errorf("cannot make the socket private: %w", err)
 	}
-	return &ownListener{l}, nil
+	return &ownListener{l, os.Geteuid()}, nil
 }
 
 // removeStale removes a socket of ours whose listener is gone, which only a refused connection proves.
@@ -83,8 +83,11 @@ func checkSocket(path string, info fs.FileInfo) error {
 	return checkOwner(path, info)
 }
 
-// ownListener accepts connections of its own user only.
-type ownListener struct{ net.Listener }
+// ownListener accepts connections of one user only.
+type ownListener struct {
+	net.Listener
+	uid int
+}
 
 func (l *ownListener) Accept() (net.Conn, error) {
 	for {
@@ -92,7 +95,7 @@ func (l *ownListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if uid, err := peerUID(c); err == nil && uid == os.Geteuid() {
+		if uid, err := peerUID(c); err == nil && uid == l.uid {
 			return c, nil
 		}
 		_ = c.Close()

@@ -51,7 +51,7 @@ func Start(s Spec) (*Child, error) {
 	// It is not reaped yet, so that its pid is its own even if it has ended by now.
 	id, _, err := identify(cmd.Process.Pid)
 	if err == nil {
-		err = adopted(id)
+		err = contain(id)
 	}
 	if err != nil {
 		_ = cmd.Process.Kill()

@@ -15,8 +15,8 @@ func detach(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 }
 
-// adopted has nothing to do here: the session was made by detach.
-func adopted(Identity) error { return nil }
+// contain has nothing to do here: detach has asked for the session.
+func contain(Identity) error { return nil }
 
 func endSignal(s *os.ProcessState) string {
 	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
