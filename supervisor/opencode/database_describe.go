@@ -1,0 +1,178 @@
+package opencode
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"intermission/restart"
+)
+
+// What a description takes of long texts and long histories. The bounds are
+// applied in SQL, so that a session with megabytes of tool input or a hundred
+// thousand messages costs little and none of it reaches us.
+const (
+	maxText   = 4096 // characters
+	maxSteps  = 20   // newest assistant messages in which the last tool is looked for
+	maxWalk   = 1000 // newest messages in which v1's last prompt is looked for
+	maxFamily = 200  // newest children that are looked at
+)
+
+// Describe implements restart.Database. WaitingFor stays empty: that is not in
+// the database. Texts are as the session holds them, cut in length and to one
+// line, and otherwise untrusted.
+func (d *Database) Describe(ctx context.Context, sessions []string) (map[string]restart.Description, error) {
+	descriptions := make(map[string]restart.Description, len(sessions))
+	err := d.read(ctx, func(q querier, s shape) error {
+		if s.kind == KindAbsent {
+			return nil
+		}
+		for _, id := range sessions {
+			desc, err := describe(ctx, q, s, id)
+			if errors.Is(err, sql.ErrNoRows) {
+				continue
+			}
+			if err != nil {
+				return fmt.Errorf("session %s: %w", id, err)
+			}
+			descriptions[id] = desc
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return descriptions, nil
+}
+
+// describe is sql.ErrNoRows for a session that is gone.
+func describe(ctx context.Context, q querier, s shape, id string) (restart.Description, error) {
+	var desc restart.Description
+	err := q.QueryRowContext(ctx, fmt.Sprintf(
+		`SELECT substr(title, 1, %d), directory, coalesce(parent_id, '') FROM %s WHERE id = ?`, maxText, s.sessions), id).
+		Scan(&desc.Title, &desc.Directory, &desc.Parent)
+	if err != nil {
+		return desc, err
+	}
+	children, err := texts(ctx, q, fmt.Sprintf(
+		`SELECT id FROM %s WHERE parent_id = ? ORDER BY rowid DESC LIMIT %d`, s.sessions, maxFamily), id)
+	if err == nil {
+		desc.Children, err = atWork(ctx, q, s, children)
+	}
+	if err == nil {
+		desc.LastPrompt, err = lastPrompt(ctx, q, s, id)
+	}
+	if err == nil {
+		desc.LastTool, err = lastTool(ctx, q, s, id)
+	}
+	if err == nil && s.kind == KindV1 {
+		desc.Agent, desc.Model, err = continuation(ctx, q, s, id)
+	}
+	return desc, err
+}
+
+// recent is SQL that keeps a walk back through a v1 session's messages m short.
+var recent = fmt.Sprintf(`m.session_id = ?1 AND m.time_created >= coalesce((
+	SELECT time_created FROM message WHERE session_id = ?1 ORDER BY time_created DESC, id DESC LIMIT 1 OFFSET %d), 0)`, maxWalk)
+
+// lastPrompt leaves out what no person wrote: synthetic messages (v2) and parts (v1).
+func lastPrompt(ctx context.Context, q querier, s shape, id string) (*restart.Prompt, error) {
+	query := fmt.Sprintf(`
+		SELECT coalesce(substr(%s ->> '$.text', 1, %d), ''), m.time_created FROM session_message m
+		 WHERE m.session_id = ? AND m.type = 'user' ORDER BY m.seq DESC LIMIT 1`, parsed("m.data"), maxText)
+	if s.kind == KindV1 {
+		query = fmt.Sprintf(`
+			SELECT (SELECT substr(%[1]s ->> '$.text', 1, %[2]d) FROM part p
+			         WHERE p.message_id = m.id AND %[1]s ->> '$.type' = 'text' AND NOT coalesce(%[1]s ->> '$.synthetic', 0)
+			         ORDER BY p.id LIMIT 1) AS text, m.time_created
+			  FROM message m WHERE %[3]s AND %[4]s ->> '$.role' = 'user' AND text IS NOT NULL
+			 ORDER BY m.time_created DESC, m.id DESC LIMIT 1`, parsed("p.data"), maxText, recent, parsed("m.data"))
+	}
+	var prompt restart.Prompt
+	err := q.QueryRowContext(ctx, query, id).Scan(&prompt.Text, &prompt.At)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	prompt.Text = firstLine(prompt.Text)
+	return &prompt, nil
+}
+
+// lastTool looks in one message after the other, the newest first, so that
+// mostly only one is parsed.
+func lastTool(ctx context.Context, q querier, s shape, id string) (*restart.Tool, error) {
+	messages := `SELECT id FROM session_message WHERE session_id = ? AND type = 'assistant' ORDER BY seq DESC LIMIT %d`
+	call := `SELECT coalesce(c.value ->> '$.name', ''), %s, coalesce(c.value ->> '$.state.status', '')
+		FROM session_message m, json_each(` + parsed("m.data") + `, '$.content') c
+		WHERE m.id = ? AND c.value ->> '$.type' = 'tool' ORDER BY c.key DESC LIMIT 1`
+	value := "c.value"
+	if s.kind == KindV1 {
+		messages = `SELECT id FROM message WHERE session_id = ? ORDER BY time_created DESC, id DESC LIMIT %d`
+		call = `SELECT coalesce(p.data ->> '$.tool', ''), %s, coalesce(p.data ->> '$.state.status', '')
+			FROM part p WHERE p.message_id = ? AND ` + parsed("p.data") + ` ->> '$.type' = 'tool' ORDER BY p.id DESC LIMIT 1`
+		value = "p.data"
+	}
+	// A shell's command is its input, whatever else was given; of other tools it is all of it.
+	call = fmt.Sprintf(call, fmt.Sprintf(`coalesce(substr(iif(json_type(%[1]s, '$.state.input.command') = 'text',
+		%[1]s ->> '$.state.input.command', %[1]s ->> '$.state.input'), 1, %[2]d), '')`, value, maxText))
+	ids, err := texts(ctx, q, fmt.Sprintf(messages, maxSteps), id)
+	if err != nil {
+		return nil, err
+	}
+	for _, message := range ids {
+		var tool restart.Tool
+		err := q.QueryRowContext(ctx, call, message).Scan(&tool.Name, &tool.Input, &tool.Status)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		tool.Input = oneLine(tool.Input)
+		if tool.Status != "completed" && tool.Status != "error" {
+			tool.Status = "running" // pending and streaming too: it may have had effects
+		}
+		return &tool, nil
+	}
+	return nil, nil
+}
+
+// continuation is what a prompt that continues a v1 session must name: agent
+// and model of the newest user message. Not of the newest answer, which may be a
+// compaction's. The session's own columns, where it has them, are the second choice.
+func continuation(ctx context.Context, q querier, s shape, id string) (agent, model string, err error) {
+	const object = `iif(%[1]s IS NULL, NULL, json_object('providerID', %[2]s, 'modelID', %[1]s))`
+	modelOf := fmt.Sprintf(object, `m.data ->> '$.model.modelID'`, `m.data ->> '$.model.providerID'`)
+	queries := []string{fmt.Sprintf(`
+		SELECT m.data ->> '$.agent', %s FROM message m WHERE %s AND %s ->> '$.role' = 'user'
+		 ORDER BY m.time_created DESC, m.id DESC LIMIT 1`, modelOf, recent, parsed("m.data"))}
+	if s.agent {
+		modelOf = fmt.Sprintf(object, parsed("m.model")+` ->> '$.id'`, parsed("m.model")+` ->> '$.providerID'`)
+		queries = append(queries, fmt.Sprintf(`SELECT m.agent, %s FROM session m WHERE m.id = ?`, modelOf))
+	}
+	for _, query := range queries {
+		var a, m sql.NullString
+		if err := q.QueryRowContext(ctx, query, id).Scan(&a, &m); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return "", "", err
+		}
+		agent, model = cmp.Or(agent, a.String), cmp.Or(model, m.String)
+	}
+	return agent, model, nil
+}
+
+// firstLine is the first line of text that isn't blank.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
+}
+
+// oneLine shows where lines of a command end: they don't read as one.
+func oneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	return strings.Join(lines, " ⏎ ")
+}
