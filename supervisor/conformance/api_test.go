@@ -8,11 +8,24 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 )
 
 // api is a server's HTTP API, as a client of the user's own calls it.
 type api struct{ url, password string }
+
+// readJSON reads a file that a server publishes.
+func readJSON(name string, out any) error {
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(raw, out); err != nil {
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	return nil
+}
 
 // statusError is an answer that isn't 2xx.
 type statusError struct {

@@ -46,16 +46,15 @@ func newV1(t testing.TB, s *sandbox) bed {
 func (b *v1) command() []string          { return []string{opencodeV1, "serve"} }
 func (b *v1) slow(words, ms int) string  { return fmt.Sprintf("[[slow %d %d]]", words, ms) }
 func (b *v1) tool(command string) string { return fmt.Sprintf("[[bash %s]]", command) }
+func (b *v1) planner() string            { return "plan" }
+func (b *v1) toolName() string           { return "bash" }
+func (b *v1) serverWords() []string      { return []string{opencodeV1, "serve"} }
 func (b *v1) database() string           { return b.s.path("data", "opencode", "opencode.db") }
 
 // connect reads the credentials that intermission made: v1 has no registration of its own.
 func (b *v1) connect() (api, error) {
-	raw, err := os.ReadFile(b.s.path("state", "intermission", "server.json"))
-	if err != nil {
-		return api{}, err
-	}
 	var record struct{ URL, Password string }
-	if err := json.Unmarshal(raw, &record); err != nil {
+	if err := readJSON(b.s.path("state", "intermission", "server.json"), &record); err != nil {
 		return api{}, err
 	}
 	if record.URL == "" {
@@ -97,6 +96,9 @@ func (b *v1) alone(t testing.TB) (*process, api) {
 	return p, a
 }
 
+// elsewhere is what v1 always starts: it knows no service mode.
+func (b *v1) elsewhere(t testing.TB) (*process, api) { t.Helper(); return b.alone(t) }
+
 func (b *v1) create(a api, directory string) (string, error) {
 	var session struct{ ID string }
 	err := a.call("POST", "/session?directory="+url.QueryEscape(directory), map[string]any{}, &session)
@@ -117,8 +119,20 @@ func (b *v1) active(a api, id, directory string) (bool, error) {
 	return statuses[id].Type == "busy", err
 }
 
-func (b *v1) turns(_ testing.TB, _, marker string) int { return len(b.model.turns(marker)) }
-func (b *v1) requests(testing.TB) int                  { return b.model.total() }
+func (b *v1) delete(a api, id string) error { return a.call("DELETE", "/session/"+id, nil, nil) }
+
+func (b *v1) goOn(directive string) {
+	b.model.mu.Lock()
+	defer b.model.mu.Unlock()
+	b.model.proceed = directive
+}
+
+func (b *v1) turns(_ testing.TB, w work) int { return b.model.count(kindTurn, w.marker) }
+func (b *v1) requests(testing.TB) int        { return b.model.total() }
+
+func (b *v1) asked(_ testing.TB, w work) bool {
+	return b.model.count(kindTurn, w.marker) > 0 && b.model.count(kindTitle, w.marker) > 0
+}
 
 func (b *v1) history(t testing.TB, id string) []string {
 	t.Helper()
@@ -133,7 +147,7 @@ func (b *v1) agent(t testing.TB, id string) string {
 		WHERE session_id = ? AND json_extract(data, '$.role') = 'assistant' ORDER BY time_created DESC, id DESC LIMIT 1`, id)
 }
 
-func (b *v1) savedText(t testing.TB, id string) string {
+func (b *v1) text(t testing.TB, id string) string {
 	t.Helper()
 	return strings.Join(rows(t, b.database(), `SELECT json_extract(p.data, '$.text') FROM part p JOIN message m ON m.id = p.message_id
 		WHERE p.session_id = ? AND json_extract(m.data, '$.role') = 'assistant' AND json_extract(p.data, '$.type') = 'text' ORDER BY p.id`, id), "")

@@ -19,22 +19,9 @@ func TestRealServer(t *testing.T) {
 	s := newSandbox(t)
 	b := newV1(t, s).(*v1)
 	server, a := b.alone(t)
-	start := func(name, directive, agent, command string) work {
-		w := work{directory: s.project(t, name), marker: "marker-" + name, agent: agent, command: command}
-		id, err := b.create(a, w.directory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.id = id
-		if err := b.prompt(a, id, w.marker+" "+directive, agent); err != nil {
-			t.Fatal(err)
-		}
-		atWork(t, s, b, a, w)
-		return w
-	}
 	command := toolCommand()
-	stream := start("stream", b.slow(600, 100), "plan", "")
-	shell := start("shell", b.tool(command), "", command)
+	stream := begin(t, s, b, a, "stream", b.slow(600, 100), "plan", "")
+	shell := begin(t, s, b, a, "shell", b.tool(command), "", command)
 
 	var disposed bool
 	if err := a.call("POST", "/global/dispose", map[string]any{}, &disposed); err != nil || !disposed {
@@ -46,7 +33,7 @@ func TestRealServer(t *testing.T) {
 		}
 		return nil
 	})
-	if text := b.savedText(t, stream.id); !strings.HasPrefix(text, "word1 ") {
+	if text := b.text(t, stream.id); !strings.HasPrefix(text, "word1 ") {
 		t.Errorf("dispose saved %q of the streamed text", text)
 	}
 	if got := b.agent(t, stream.id); got != "plan" {
@@ -59,13 +46,13 @@ func TestRealServer(t *testing.T) {
 	}
 
 	command = toolCommand()
-	killed := start("killed", b.tool(command), "", command)
-	lost := start("lost", b.slow(600, 100), "", "")
+	killed := begin(t, s, b, a, "killed", b.tool(command), "", command)
+	lost := begin(t, s, b, a, "lost", b.slow(600, 100), "", "")
 	server.end(t, syscall.SIGKILL)
 	if len(s.running(command)) == 0 {
 		t.Error("the tool ended with a killed server: it needn't be looked for any more")
 	}
-	if text := b.savedText(t, lost.id); text != "" {
+	if text := b.text(t, lost.id); text != "" {
 		t.Errorf("a killed server saved %q", text)
 	}
 	requests := b.requests(t)
@@ -79,4 +66,45 @@ func TestRealServer(t *testing.T) {
 		}
 		return nil
 	})
+	onceByKey(t, b, a, lost)
+}
+
+// onceByKey holds what our promise of one continuation rests on: a prompt with the same
+// message and part ids executes once, whether it comes again at once or when all is over.
+func onceByKey(t *testing.T, b *v1, a api, w work) {
+	t.Helper()
+	turns := b.turns(t, w)
+	id := fmt.Sprintf("%012x", uint64(time.Now().UnixMilli())<<12&(1<<48-1)) + "Intermission00"
+	again := func() {
+		if err := a.call("POST", "/session/"+w.id+"/prompt_async", map[string]any{
+			"messageID": "msg_" + id, "agent": "plan",
+			"parts": []any{map[string]any{"id": "prt_" + id, "type": "text", "text": "Go on."}},
+		}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once := func() error {
+		if n := b.turns(t, w); n != turns+1 {
+			return fmt.Errorf("%d turns", n-turns)
+		}
+		return nil
+	}
+	again()
+	again()
+	eventually(t, 10*time.Second, "one turn", once)
+	eventually(t, 10*time.Second, "its end", func() error {
+		busy, err := b.active(a, w.id, w.directory)
+		if err == nil && busy {
+			err = errors.New("busy")
+		}
+		return err
+	})
+	again()
+	always(t, time.Second, "one turn", once)
+	if got := b.agent(t, w.id); got != "plan" {
+		t.Errorf("the turn has agent %q", got)
+	}
+	if err := a.call("GET", "/session/"+w.id+"/message/msg_"+id, nil, nil); err != nil {
+		t.Errorf("the message can't be looked up: %v", err)
+	}
 }

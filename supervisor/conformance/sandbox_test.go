@@ -181,8 +181,8 @@ func alive(pid int) bool {
 	return !bytes.HasPrefix(rest, []byte(" Z")) && !bytes.HasPrefix(rest, []byte(" X"))
 }
 
-// kill ends a process that is no child, like `kill -9`, and waits until it is gone.
-func kill(t testing.TB, pid int) {
+// killNow is `kill -9`.
+func killNow(t testing.TB, pid int) {
 	t.Helper()
 	if pid <= 1 {
 		t.Fatalf("refusing to kill pid %d", pid)
@@ -190,6 +190,12 @@ func kill(t testing.TB, pid int) {
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
 		t.Fatalf("cannot kill %d: %v", pid, err)
 	}
+}
+
+// kill is `kill -9`, of a process that needn't be a child, and waits until it is gone.
+func kill(t testing.TB, pid int) {
+	t.Helper()
+	killNow(t, pid)
 	eventually(t, 10*time.Second, fmt.Sprintf("the end of pid %d", pid), func() error {
 		if alive(pid) {
 			return errors.New("it runs")

@@ -43,7 +43,7 @@ func (r modelRequest) lastUser() string {
 //
 //	[[slow N MS]]  N words, MS milliseconds apart
 //	[[bash CMD]]   one call of the bash tool with CMD; after its result, a short answer
-//	anything else  a short answer
+//	anything else  a short answer, or what proceed directs
 //
 // It keeps every request: the count of those that reach it is the truth about consent.
 type provider struct {
@@ -51,6 +51,7 @@ type provider struct {
 
 	mu       sync.Mutex
 	requests []modelRequest
+	proceed  string
 }
 
 func startProvider(t testing.TB) *provider {
@@ -74,18 +75,18 @@ func startProvider(t testing.TB) *provider {
 	return p
 }
 
-// turns gives the turns that reached the provider in conversations where marker
-// stands in a text of the user's.
-func (p *provider) turns(marker string) []modelRequest {
+// count counts the requests of one kind in conversations where marker stands in
+// a text of the user's.
+func (p *provider) count(kind requestKind, marker string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var found []modelRequest
+	n := 0
 	for _, r := range p.requests {
-		if r.kind == kindTurn && strings.Contains(strings.Join(r.users, "\n"), marker) {
-			found = append(found, r)
+		if r.kind == kind && strings.Contains(strings.Join(r.users, "\n"), marker) {
+			n++
 		}
 	}
-	return found
+	return n
 }
 
 // total counts the requests of all kinds.
@@ -112,7 +113,7 @@ func (p *provider) complete(w http.ResponseWriter, r *http.Request) {
 	req := readRequest(in)
 	p.mu.Lock()
 	p.requests = append(p.requests, req)
-	n := len(p.requests)
+	n, proceed := len(p.requests), p.proceed
 	p.mu.Unlock()
 
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -121,7 +122,11 @@ func (p *provider) complete(w http.ResponseWriter, r *http.Request) {
 		s.say("A stub's title")
 		return
 	}
-	switch d := readDirective(req.lastUser()); {
+	d := readDirective(req.lastUser())
+	if d == (directive{}) {
+		d = readDirective(proceed)
+	}
+	switch {
 	case d.command != "" && req.tools == 0:
 		s.call(n, d.command)
 	case d.words > 0:
