@@ -33,6 +33,9 @@ type ReadySource struct {
 	// Owns tells whether pid is the spawned process or one of its process tree:
 	// on the PATH there may be a script that starts the real server.
 	Owns func(pid int) bool
+	// Registered, where set, is called once when the spawned tree has registered
+	// (v2): it holds the lock from then on, and may sweep before it is healthy.
+	Registered func()
 	// Lines are the lines of its output (v1). It must be read by AwaitReady only
 	// until it returns; whoever sends must not block on it for good.
 	Lines <-chan string
@@ -71,7 +74,12 @@ func (i *Install) awaitRegistration(ctx context.Context, spawned ReadySource) (I
 	last := error(errors.New("the server has not registered"))
 	for pause := firstPoll; ; pause = min(pause*2, lastPoll) {
 		for _, r := range registrations(dir) {
-			if !alive(r.PID) || !anyone && !spawned.registered(r) {
+			ours := alive(r.PID) && spawned.registered(r)
+			if ours && spawned.Registered != nil {
+				spawned.Registered()
+				spawned.Registered = nil
+			}
+			if !ours && !(anyone && alive(r.PID)) {
 				continue
 			}
 			err := Health(ctx, r.Incarnation)

@@ -1,0 +1,69 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"intermission/supervisor/opencode"
+)
+
+// watchRegistrations tells of servers that others start while none is managed:
+// the user's terminal interface starts one when it finds none. It begins once
+// the program is known, and ends with the supervisor.
+func (s *supervisor) watchRegistrations() {
+	if s.watching || s.install.Generation != opencode.V2 {
+		return
+	}
+	dir := s.install.RegistrationDir()
+	w, err := fsnotify.NewWatcher()
+	if err == nil {
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = w.Add(dir)
+		}
+	}
+	if err != nil {
+		s.Log.Warn("servers that others start will not be noticed", "directory", dir, "error", err)
+		return
+	}
+	s.watching = true
+	s.workers.Go(func() {
+		defer w.Close()
+		for {
+			select {
+			case <-s.life.Done():
+				return
+			case _, ok := <-w.Events:
+				if !ok {
+					return
+				}
+			case <-w.Errors:
+			}
+			s.lookForSuccessor()
+		}
+	})
+}
+
+// lookForSuccessor reports a living server while none is managed.
+func (s *supervisor) lookForSuccessor() {
+	s.mu.Lock()
+	install, idle := s.install, s.current == nil
+	switch s.state.Phase {
+	case Stopped, Failed, Backoff, Blocked:
+	default:
+		idle = false
+	}
+	s.mu.Unlock()
+	if !idle || install == nil || install.Generation != opencode.V2 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
+	defer cancel()
+	_, err := install.Discover(ctx)
+	if incumbent := new(opencode.IncumbentError); err == nil || errors.As(err, &incumbent) {
+		s.submit(Input{Kind: InAppear})
+	}
+}

@@ -1,0 +1,307 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"intermission/platform"
+	"intermission/restart"
+	"intermission/supervisor/control"
+)
+
+// Status implements control.Backend.
+func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
+	s.mu.Lock()
+	st, c := s.state, s.current
+	status := control.Status{
+		Supervisor: control.SupervisorStatus{PID: os.Getpid(), Version: s.Version, Since: s.since},
+		Server: control.ServerStatus{
+			State: string(st.Phase), Desired: string(st.Wish), Adopted: st.Adopted,
+			Restarts: st.Restarts, Reason: st.Reason, LastExit: s.lastExit,
+		},
+	}
+	if !st.Next.IsZero() {
+		status.Server.NextAttempt = &st.Next
+	}
+	ledger := s.ledger
+	s.mu.Unlock()
+	status.Sessions.Active = s.activeSessions()
+	if c != nil {
+		status.Server.Generation, status.Server.Version = string(c.Generation), c.Version
+		status.Server.PID, status.Server.URL, status.Server.Incarnation = c.PID, c.URL, c.ID
+		if rss, err := platform.RSS(c.PID); err == nil {
+			status.Server.RSSBytes = rss
+		}
+	}
+	if ledger == nil {
+		return status, nil // phase blocked, its reason says why
+	}
+	counts, err := ledger.Counts(ctx)
+	if err != nil {
+		return status, err
+	}
+	status.Sessions.Pending = counts.Pending + counts.Flying
+	return status, nil
+}
+
+func (s *supervisor) activeSessions() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := []string{}
+	for id := range s.active {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// open gives the ledger and its resumer, or the reason why there is none.
+func (s *supervisor) open() (*restart.Ledger, *restart.Resumer, error) {
+	if l, r := s.book(); l != nil {
+		return l, r, nil
+	}
+	s.mu.Lock()
+	reason := s.state.Reason
+	s.mu.Unlock()
+	return nil, nil, &control.Error{Code: control.CodeFailed, Message: "the ledger is not open: " + reason}
+}
+
+// Pending implements control.Backend.
+func (s *supervisor) Pending(ctx context.Context) (control.Pending, error) {
+	list, err := s.pending(ctx)
+	if err != nil {
+		return control.Pending{}, err
+	}
+	ledger, _ := s.book()
+	var ids []string
+	for _, p := range list {
+		ids = append(ids, p.ID)
+	}
+	if err := ledger.Shown(ctx, ids); err != nil {
+		return control.Pending{}, err
+	}
+	return control.Pending{Pending: list}, nil
+}
+
+// pending lists what waits, after what went on without us in the meantime was settled.
+func (s *supervisor) pending(ctx context.Context) ([]control.Suspension, error) {
+	_, resumer, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	s.reconcile(ctx)
+	list, err := resumer.Pending(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]control.Suspension, len(list))
+	for i, p := range list {
+		out[i] = present(p)
+	}
+	return out, nil
+}
+
+// reconcile looks at the server's database if somebody else has written to it.
+// It is best effort: what is out of date is found out at consent at the latest.
+func (s *supervisor) reconcile(ctx context.Context) {
+	s.mu.Lock()
+	ledger, db := s.ledger, s.database
+	s.mu.Unlock()
+	if db == nil {
+		return
+	}
+	if changed, err := db.Changed(ctx); err != nil || !changed {
+		return
+	}
+	if err := ledger.Reconcile(ctx, db); err != nil {
+		s.Log.Warn("cannot reconcile the ledger with the server's database", "error", err)
+	}
+}
+
+// present gives a suspension the shape of the contract.
+func present(p restart.Suspension) control.Suspension {
+	out := control.Suspension{
+		ID: p.ID, Title: p.Title, Directory: p.Directory, SuspendedAt: p.SuspendedAt,
+		Cause: p.Cause, State: p.State, Reason: p.Reason,
+		LastPrompt: p.LastPrompt, LastTool: p.LastTool, WaitingFor: p.WaitingFor,
+		Children: append([]string{}, p.Children...), Jobs: []control.Job{},
+		Resumes: p.Resumes, ClaimedAt: p.ClaimedAt, Attempts: p.Attempts,
+	}
+	for _, j := range p.Jobs {
+		out.Jobs = append(out.Jobs, control.Job{Kind: j.Kind, Text: j.Text, Status: j.Status})
+	}
+	return out
+}
+
+// Show implements control.Backend.
+func (s *supervisor) Show(ctx context.Context, id string) (control.Detail, error) {
+	ledger, _, err := s.open()
+	if err != nil {
+		return control.Detail{}, err
+	}
+	id, err = s.resolve(ctx, ledger, id)
+	if err != nil {
+		return control.Detail{}, err
+	}
+	s.reconcile(ctx)
+	p, pending, journal, err := ledger.Show(ctx, id)
+	if err != nil {
+		return control.Detail{}, contractError(id, err)
+	}
+	d := control.Detail{Suspension: present(p), Pending: pending, Journal: []control.Entry{}}
+	for _, e := range journal {
+		d.Journal = append(d.Journal, control.Entry{Time: time.UnixMilli(e.Time), SuspendedAt: e.SuspendedAt, What: e.What, Detail: e.Detail})
+	}
+	return d, nil
+}
+
+func (s *supervisor) resolve(ctx context.Context, l *restart.Ledger, prefix string) (string, error) {
+	id, err := l.Resolve(ctx, prefix)
+	return id, contractError(prefix, err)
+}
+
+// contractError gives an error of the ledger its code.
+func contractError(id string, err error) error {
+	var ambiguous *restart.AmbiguousError
+	switch {
+	case errors.As(err, &ambiguous):
+		return &control.Error{Code: control.CodeAmbiguous, Message: err.Error()}
+	case errors.Is(err, restart.ErrNotPending):
+		return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("no session %s is pending; see what is with: intermission pending", restart.PlainText(id, 80))}
+	}
+	return err
+}
+
+// Resume implements control.Backend.
+func (s *supervisor) Resume(ctx context.Context, id string, at int64) (control.Result, error) {
+	ledger, resumer, err := s.open()
+	if err != nil {
+		return control.Result{}, err
+	}
+	if id, err = s.resolve(ctx, ledger, id); err != nil {
+		return control.Result{}, err
+	}
+	r, err := resumer.Resume(ctx, id, at)
+	if err != nil {
+		return control.Result{}, contractError(id, err)
+	}
+	return control.Result{ID: r.ID, Outcome: string(r.Verdict), Reason: r.Reason}, nil
+}
+
+// Dismiss implements control.Backend.
+func (s *supervisor) Dismiss(ctx context.Context, id string, at int64) (control.Dismissed, error) {
+	ledger, _, err := s.open()
+	if err != nil {
+		return control.Dismissed{}, err
+	}
+	if id, err = s.resolve(ctx, ledger, id); err != nil {
+		return control.Dismissed{}, err
+	}
+	n, err := ledger.Dismiss(ctx, id, at)
+	if err != nil {
+		return control.Dismissed{}, contractError(id, err)
+	}
+	return control.Dismissed{ID: id, Dismissed: n}, nil
+}
+
+// StartServer implements control.Backend.
+func (s *supervisor) StartServer(ctx context.Context) (control.Status, error) {
+	s.submit(Input{Kind: InStart})
+	return s.settled(ctx, Running)
+}
+
+// StopServer implements control.Backend.
+func (s *supervisor) StopServer(ctx context.Context) (control.Status, error) {
+	s.submit(Input{Kind: InStop})
+	return s.settled(ctx, Stopped)
+}
+
+// RestartServer implements control.Backend.
+func (s *supervisor) RestartServer(ctx context.Context) (control.Status, error) {
+	s.submit(Input{Kind: InRestart})
+	return s.settled(ctx, Running)
+}
+
+// settled waits until the server is in phase want, or in one that it doesn't leave soon by itself.
+func (s *supervisor) settled(ctx context.Context, want Phase) (control.Status, error) {
+	for {
+		s.mu.Lock()
+		st, changed := s.state, s.changed
+		s.mu.Unlock()
+		switch st.Phase {
+		case want:
+			return s.Status(ctx)
+		case Stopped, Running, Backoff, Failed, Blocked:
+			reason := st.Reason
+			if reason == "" {
+				reason = "see: intermission status"
+			}
+			return control.Status{}, &control.Error{Code: control.CodeFailed, Message: fmt.Sprintf("the server is %s: %s", st.Phase, reason)}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return control.Status{}, ctx.Err()
+		case <-s.life.Done():
+			return control.Status{}, &control.Error{Code: control.CodeNoSupervisor, Message: "the supervisor is ending"}
+		}
+	}
+}
+
+// Logs implements control.Backend.
+func (s *supervisor) Logs(ctx context.Context, w io.Writer, n int, follow bool) error {
+	lines, end := s.out.last(n, 0)
+	for _, l := range lines {
+		if _, err := fmt.Fprintln(w, l); err != nil {
+			return err
+		}
+	}
+	if !follow {
+		return nil
+	}
+	return s.out.follow(ctx, end, func(l string) error {
+		_, err := fmt.Fprintln(w, l)
+		return err
+	})
+}
+
+// Watch implements control.Backend: a snapshot now and whenever something that is shown has changed.
+func (s *supervisor) Watch(ctx context.Context, send func(control.Snapshot) error) error {
+	for {
+		s.mu.Lock()
+		changed := s.changed
+		s.mu.Unlock()
+		snap, err := s.snapshot(ctx)
+		if err != nil {
+			return err
+		}
+		if err := send(snap); err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.life.Done():
+			return nil
+		}
+	}
+}
+
+func (s *supervisor) snapshot(ctx context.Context) (control.Snapshot, error) {
+	st, err := s.Status(ctx)
+	if err != nil {
+		return control.Snapshot{}, err
+	}
+	snap := control.Snapshot{Status: st, Pending: []control.Suspension{}}
+	if l, _ := s.book(); l == nil {
+		return snap, nil
+	}
+	snap.Pending, err = s.pending(ctx)
+	return snap, err
+}

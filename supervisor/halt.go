@@ -1,0 +1,157 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"intermission/platform"
+	"intermission/restart"
+	"intermission/supervisor/opencode"
+)
+
+// askTimeout bounds each question to a server that is to be stopped.
+const askTimeout = 2 * time.Second
+
+// halt stops the server, all under one deadline: what is active goes to the
+// ledger before anything else, then the server is asked, then told, then
+// killed. The database has the last word on what was at work, in the park at its
+// end.
+func (s *supervisor) halt() Input {
+	s.mu.Lock()
+	c := s.current
+	s.mu.Unlock()
+	if c == nil {
+		return s.haltUnattended()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), s.Config.Server.StopTimeout)
+	defer cancel()
+	c.guard.stopping.Store(true)
+	s.suspend(ctx, c)
+	tree, err := platform.Tree(ctx, c.Identity, c.marker())
+	if err != nil {
+		s.Log.Warn("cannot list the server's processes before the stop", "error", err)
+	}
+	s.bringDown(ctx, c, tree)
+	select {
+	case <-c.done:
+	case <-time.After(parkTimeout + 10*time.Second):
+		return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) did not end within %s; look at it, then: intermission stop", c.Identity.PID, s.Config.Server.StopTimeout)}
+	}
+	// Those that were reparented and have lost the marker are known from before.
+	platform.KillTree(s.life, tree, toolGrace)
+	if c.guard.err != nil {
+		return Input{Kind: InUnsafe, Reason: c.guard.err.Error()}
+	}
+	return Input{Kind: InStopped}
+}
+
+// suspend writes what is at work to the ledger. A failure doesn't keep the
+// server up: the claims that the ledger has, and the database, tell as well.
+func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
+	ask, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	ledger, _ := s.book()
+	active, err := c.client.Active(ask)
+	if err != nil {
+		s.Log.Warn("the server doesn't say what is active; the events do", "error", err)
+		active = s.activeSessions()
+	}
+	if err := ledger.Suspend(ctx, active, time.Now().UnixMilli()); err != nil {
+		s.Log.Error("what is active could not be written to the ledger", "error", err)
+	}
+}
+
+// bringDown escalates until the server has ended or ctx has: its API, SIGTERM
+// after it was given half of the time, SIGKILL shortly before the deadline.
+func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platform.Identity) {
+	total := s.Config.Server.StopTimeout
+	ask, cancel := context.WithTimeout(ctx, min(total/2, 10*time.Second))
+	defer cancel()
+	accepted := false
+	var err error
+	if c.Generation == opencode.V1 {
+		if err = c.client.Quiesce(ask); err == nil {
+			waitAll(ask, without(tree, c.Identity))
+		}
+	} else {
+		accepted, err = c.client.Stop(ask)
+	}
+	if err != nil {
+		s.Log.Warn("the server doesn't stop when asked", "error", err)
+	}
+	if accepted && ended(c, total/2) {
+		return
+	}
+	s.tell(c, platform.Terminate)
+	if ended(c, total/4) {
+		return
+	}
+	s.Log.Warn("the server doesn't end at SIGTERM; killing it", "pid", c.Identity.PID)
+	s.tell(c, platform.Kill)
+	ended(c, total/4)
+}
+
+// tell signals the server, by its identity.
+func (s *supervisor) tell(c *incarnation, sig platform.Sig) {
+	err := c.Identity.Signal(sig)
+	if err != nil && !errors.Is(err, platform.ErrNoProcess) {
+		s.Log.Error("cannot signal the server", "pid", c.Identity.PID, "error", err)
+	}
+}
+
+func ended(c *incarnation, within time.Duration) bool {
+	t := time.NewTimer(within)
+	defer t.Stop()
+	select {
+	case <-c.gone:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// waitAll waits until all processes have ended, or ctx.
+func waitAll(ctx context.Context, ids []platform.Identity) {
+	for _, id := range ids {
+		gone, err := platform.Watch(ctx, id)
+		if err != nil {
+			continue // it has ended already
+		}
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func without(ids []platform.Identity, one platform.Identity) []platform.Identity {
+	var out []platform.Identity
+	for _, id := range ids {
+		if id != one {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// haltUnattended ends a server of ours that we never came to attend: it doesn't
+// answer, or its launch was cancelled. Only what the record identifies is
+// signalled. What it left is parked.
+func (s *supervisor) haltUnattended() Input {
+	r, ok := loadRecord(s.Paths.ServerRecord)
+	if !ok || s.install == nil {
+		return Input{Kind: InStopped}
+	}
+	s.sweepProcesses(r)
+	if r.Identity.Alive() {
+		return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) could not be ended", r.Identity.PID)}
+	}
+	if err := s.parkLocked(r, restart.CauseShutdown); err != nil {
+		return Input{Kind: InUnsafe, Reason: err.Error()}
+	}
+	removeRecord(s.Paths.ServerRecord)
+	return Input{Kind: InStopped}
+}

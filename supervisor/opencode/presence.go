@@ -1,0 +1,19 @@
+package opencode
+
+// Marker is the variable in the environment of a server that we started, and of
+// everything that it starts, by which what it leaves behind is known to be ours.
+const Marker = markerVariable
+
+// Home is the home directory of the server's environment; v2 changes to it.
+func (i *Install) Home() string { return environ(i.Env).home() }
+
+// Registered tells whether the incarnation id is registered (v2). A graceful end
+// removes the registration, a kill leaves it.
+func (i *Install) Registered(id string) bool {
+	for _, r := range registrations(i.RegistrationDir()) {
+		if r.ID == id {
+			return true
+		}
+	}
+	return false
+}

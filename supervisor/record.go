@@ -1,0 +1,97 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"intermission/platform"
+	"intermission/supervisor/opencode"
+)
+
+// record is what the next supervisor needs to take over a server that outlived
+// this one: who it is, beyond its pid, and how to talk to it. It holds the
+// password, so the file has mode 0600.
+type record struct {
+	opencode.Incarnation
+	Identity platform.Identity `json:"identity"` // of the server; until it is ready, of what we started
+	Spawned  platform.Identity `json:"spawned"`  // of what we started; zero when somebody else did
+	Mark     string            `json:"mark"`     // of what we started, in its environment; "" when somebody else did
+	Ready    bool              `json:"ready"`    // false: it was being started
+	Since    int64             `json:"since"`    // Unix milliseconds; nothing of it is older
+	Output   int64             `json:"output"`   // where its output begins in the log
+}
+
+// marker is the entry in the environment of everything that the server starts,
+// by which processes that it left behind are known to be ours.
+func (r record) marker() string {
+	if r.Mark == "" {
+		return ""
+	}
+	return opencode.Marker + "=" + r.Mark
+}
+
+// owns tells whether pid is what we started or descends from it: a shim may stand between.
+func (r record) owns(pid int) bool {
+	if pid == r.Spawned.PID {
+		return true
+	}
+	tree, err := platform.Tree(context.Background(), r.Spawned, r.marker())
+	return err == nil && slices.ContainsFunc(tree, func(id platform.Identity) bool { return id.PID == pid })
+}
+
+// loadRecord reads the record at path; a file that is absent or cut off is none.
+func loadRecord(path string) (record, bool) {
+	var r record
+	b, err := os.ReadFile(path)
+	if err != nil || json.Unmarshal(b, &r) != nil || r.ID == "" {
+		return record{}, false
+	}
+	return r, true
+}
+
+func (r record) save(path string) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if err := platform.WriteFileAtomic(path, b); err != nil {
+		return fmt.Errorf("cannot record the server: %w", err)
+	}
+	return nil
+}
+
+func removeRecord(path string) {
+	// A record that stays is told by its identity to be of a dead process.
+	_ = os.Remove(path)
+}
+
+// wishFile is where the wish is durable, beside the ledger.
+func wishFile(state string) string { return filepath.Join(state, "wish") }
+
+// loadWish reads the wish; WishRunning where none was ever said.
+func loadWish(state string) (Wish, error) {
+	b, err := os.ReadFile(wishFile(state))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return WishRunning, nil
+	case err != nil:
+		return "", fmt.Errorf("cannot read the wish: %w", err)
+	}
+	if w := Wish(b); w == WishRunning || w == WishStopped {
+		return w, nil
+	}
+	return "", fmt.Errorf("%s holds neither %q nor %q; remove it, or run: intermission start", wishFile(state), WishRunning, WishStopped)
+}
+
+func saveWish(state string, w Wish) error {
+	if err := platform.WriteFileAtomic(wishFile(state), []byte(w)); err != nil {
+		return fmt.Errorf("cannot make the wish durable: %w", err)
+	}
+	return nil
+}

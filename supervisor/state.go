@@ -1,0 +1,314 @@
+package supervisor
+
+import (
+	"fmt"
+	"time"
+)
+
+// Phase is what the managed server is doing, as `status` shows it.
+type Phase string
+
+// The phases. The edges between them stand in the package comment.
+const (
+	Stopped  Phase = "stopped"
+	Starting Phase = "starting"
+	Running  Phase = "running"
+	Stopping Phase = "stopping"
+	Backoff  Phase = "backoff" // died, the next start is timed
+	Failed   Phase = "failed"  // gave up; waits for the user
+	Blocked  Phase = "blocked" // not started because the promise can't be assured; tried again by itself
+)
+
+// Wish is what the user wants of the server. It is durable, over reboots too.
+type Wish string
+
+// The wishes.
+const (
+	WishRunning Wish = "running"
+	WishStopped Wish = "stopped"
+)
+
+// Policy bounds the restarts.
+type Policy struct {
+	Window    time.Duration // deaths older than this are forgotten
+	MaxDeaths int           // so many deaths in Window, and we give up
+	MaxDelay  time.Duration // the longest back-off
+}
+
+// DefaultPolicy gives up after five deaths in five minutes.
+var DefaultPolicy = Policy{Window: 5 * time.Minute, MaxDeaths: 5, MaxDelay: 30 * time.Second}
+
+// Delay is the time between the n-th death in the window (n >= 1) and the next
+// start: none after the first, then doubling from one second up to MaxDelay.
+func (p Policy) Delay(n int) time.Duration {
+	if n <= 1 {
+		return 0
+	}
+	d := time.Second << min(n-2, 20)
+	return min(d, p.MaxDelay)
+}
+
+// State is all that decides what happens next. It is a value; Reduce makes the next one.
+type State struct {
+	Phase    Phase
+	Wish     Wish
+	Seq      uint64      // number of the current act; what an older act reports is stale
+	Deaths   []time.Time // unexpected ends in the window, oldest first
+	Blocks   int         // fruitless attempts in a row, for the pace of further ones
+	Restarts int         // starts that followed an unexpected end
+	Spawn    bool        // Starting: the act under way starts a server, unless one lives
+	Again    bool        // start once the act under way has ended
+	Leaving  bool        // the supervisor ends once the server has
+	Adopted  bool        // Running: the server was there before us
+	Reason   string      // why it isn't running, for people
+	Next     time.Time   // Backoff, Blocked: the next attempt
+}
+
+// Input is something that happened. At is when, by the clock that was passed in.
+type Input struct {
+	Kind   InputKind
+	At     time.Time
+	Seq    uint64 // the act that reports; compared with State.Seq where an act reports
+	Reason string
+}
+
+// InputKind names an input.
+type InputKind string
+
+// The inputs. Those in the second group are reports of an act and carry its number.
+const (
+	InBoot    InputKind = "boot"    // the supervisor is up
+	InStart   InputKind = "start"   // the user wants it running
+	InStop    InputKind = "stop"    // the user wants it stopped
+	InRestart InputKind = "restart" // the user wants a new incarnation
+	InLeave   InputKind = "leave"   // the supervisor was told to end
+	InAppear  InputKind = "appear"  // a registration came that is not ours
+
+	InReady   InputKind = "ready"   // the server that we started is healthy
+	InAdopted InputKind = "adopted" // a living server was taken over
+	InParked  InputKind = "parked"  // no server is up, all is parked, none was wanted
+	InUnsafe  InputKind = "unsafe"  // the promise can't be assured
+	InRefused InputKind = "refused" // starting is pointless until somebody changes something
+	InDied    InputKind = "died"    // ended unasked; parked
+	InLeft    InputKind = "left"    // stopped from outside, on purpose; parked
+	InRenewed InputKind = "renewed" // exited 0 with another program in place: an upgrade; parked
+	InStopped InputKind = "stopped" // ended as we asked; parked
+	InTimer   InputKind = "timer"   // the back-off is over
+)
+
+// EffectKind names an effect.
+type EffectKind string
+
+// The effects.
+const (
+	DoLaunch   EffectKind = "launch"    // adopt a living server, else park, and start one if Spawn
+	DoHalt     EffectKind = "halt"      // stop the server, or the launch under way, gracefully; then park
+	DoArm      EffectKind = "arm"       // report InTimer after Delay
+	DoSaveWish EffectKind = "save wish" // make Wish durable
+	DoLeave    EffectKind = "leave"     // end the supervisor
+)
+
+// Effect is something to be done, by the loop.
+type Effect struct {
+	Kind  EffectKind
+	Seq   uint64
+	Spawn bool          // DoLaunch
+	Delay time.Duration // DoArm
+}
+
+// Reduce gives the state after in, and what is to be done. It is pure. An input
+// that has no meaning in the present phase, or that an outdated act reports,
+// changes nothing.
+func Reduce(p Policy, s State, in Input) (State, []Effect) {
+	switch in.Kind {
+	case InBoot, InStart, InStop, InRestart, InLeave, InAppear:
+		return reduceWish(s, in)
+	}
+	if in.Seq != s.Seq {
+		return s, nil
+	}
+	switch s.Phase {
+	case Starting:
+		return reduceStarting(p, s, in)
+	case Running:
+		return reduceRunning(p, s, in)
+	case Stopping:
+		return reduceStopping(s, in)
+	case Backoff, Blocked:
+		if in.Kind == InTimer && !s.Leaving {
+			return launch(s, s.Wish == WishRunning)
+		}
+	}
+	return s, nil
+}
+
+// reduceWish handles what comes from people and from outside.
+func reduceWish(s State, in Input) (State, []Effect) {
+	if s.Leaving {
+		return s, nil
+	}
+	idle := s.Phase == Stopped || s.Phase == Backoff || s.Phase == Failed || s.Phase == Blocked
+	switch in.Kind {
+	case InBoot:
+		if s.Phase == Stopped {
+			return launch(s, s.Wish == WishRunning)
+		}
+	case InStart:
+		s.Wish = WishRunning
+		save := []Effect{{Kind: DoSaveWish}}
+		switch {
+		case idle:
+			s.Deaths, s.Blocks = nil, 0
+			s, fx := launch(s, true)
+			return s, append(save, fx...)
+		case s.Phase == Stopping, s.Phase == Starting && !s.Spawn:
+			s.Again = true
+		}
+		return s, save
+	case InStop:
+		s.Wish, s.Again = WishStopped, false
+		save := []Effect{{Kind: DoSaveWish}}
+		if s.Phase == Stopping || s.Phase == Stopped {
+			return s, save
+		}
+		s, fx := halt(s)
+		return s, append(save, fx...)
+	case InRestart:
+		s.Wish = WishRunning
+		save := []Effect{{Kind: DoSaveWish}}
+		s.Deaths, s.Blocks = nil, 0
+		if s.Phase != Stopping {
+			var fx []Effect
+			s, fx = halt(s)
+			save = append(save, fx...)
+		}
+		s.Again = true
+		return s, save
+	case InLeave:
+		s.Leaving, s.Again = true, false
+		switch s.Phase {
+		case Starting, Running:
+			return halt(s)
+		case Stopping:
+			return s, nil
+		}
+		return s, []Effect{{Kind: DoLeave}}
+	case InAppear:
+		if idle {
+			return launch(s, s.Wish == WishRunning && s.Phase != Stopped && s.Phase != Failed)
+		}
+	}
+	return s, nil
+}
+
+func reduceStarting(p Policy, s State, in Input) (State, []Effect) {
+	switch in.Kind {
+	case InReady, InAdopted:
+		s.Phase, s.Reason, s.Blocks, s.Again = Running, "", 0, false
+		s.Adopted = in.Kind == InAdopted
+		return s, nil
+	case InParked:
+		again := s.Again
+		s.Phase, s.Blocks, s.Again = Stopped, 0, false
+		if again {
+			return launch(s, true)
+		}
+		return s, nil
+	case InUnsafe:
+		return block(p, s, in)
+	case InRefused:
+		s.Phase, s.Reason = Failed, in.Reason
+		return s, nil
+	case InDied:
+		return died(p, s, in)
+	}
+	return s, nil
+}
+
+func reduceRunning(p Policy, s State, in Input) (State, []Effect) {
+	switch in.Kind {
+	case InDied:
+		return died(p, s, in)
+	case InRenewed:
+		return launch(s, s.Wish == WishRunning)
+	case InLeft:
+		s.Phase, s.Reason, s.Adopted = Stopped, in.Reason, false
+		return s, nil
+	case InUnsafe:
+		return block(p, s, in)
+	}
+	return s, nil
+}
+
+func reduceStopping(s State, in Input) (State, []Effect) {
+	switch in.Kind {
+	case InStopped:
+		s.Phase, s.Reason = Stopped, in.Reason
+	case InUnsafe:
+		s.Phase, s.Reason = Failed, in.Reason
+	default:
+		return s, nil
+	}
+	again := s.Again
+	s.Again, s.Adopted = false, false
+	switch {
+	case s.Leaving:
+		return s, []Effect{{Kind: DoLeave}}
+	case again && s.Phase == Stopped:
+		return launch(s, true)
+	}
+	return s, nil
+}
+
+// launch begins a new act that ends in InReady, InAdopted, InParked, InUnsafe, InRefused or InDied.
+func launch(s State, spawn bool) (State, []Effect) {
+	if spawn {
+		s.Reason = ""
+	}
+	s.Phase, s.Spawn, s.Adopted, s.Next = Starting, spawn, false, time.Time{}
+	s.Seq++
+	return s, []Effect{{Kind: DoLaunch, Seq: s.Seq, Spawn: spawn}}
+}
+
+// halt begins a new act that ends in InStopped or InUnsafe.
+func halt(s State) (State, []Effect) {
+	s.Phase, s.Again, s.Next, s.Reason = Stopping, false, time.Time{}, ""
+	s.Seq++
+	return s, []Effect{{Kind: DoHalt, Seq: s.Seq}}
+}
+
+// block keeps the server down and looks again later, ever more slowly.
+func block(p Policy, s State, in Input) (State, []Effect) {
+	s.Blocks++
+	s.Phase, s.Reason, s.Adopted = Blocked, in.Reason, false
+	return arm(s, in.At, p.Delay(s.Blocks+1))
+}
+
+func died(p Policy, s State, in Input) (State, []Effect) {
+	deaths := make([]time.Time, 0, len(s.Deaths)+1)
+	for _, t := range s.Deaths {
+		if in.At.Sub(t) < p.Window && !t.After(in.At) {
+			deaths = append(deaths, t)
+		}
+	}
+	s.Deaths = append(deaths, in.At)
+	s.Reason, s.Adopted = in.Reason, false
+	if len(s.Deaths) >= p.MaxDeaths {
+		s.Phase = Failed
+		s.Reason = fmt.Sprintf("gave up after %d deaths in %s; the last: %s; see: intermission logs; try again with: intermission start", len(s.Deaths), p.Window, in.Reason)
+		return s, nil
+	}
+	s.Restarts++
+	d := p.Delay(len(s.Deaths))
+	if d == 0 {
+		return launch(s, s.Wish == WishRunning)
+	}
+	s.Phase = Backoff
+	return arm(s, in.At, d)
+}
+
+func arm(s State, now time.Time, d time.Duration) (State, []Effect) {
+	s.Seq++
+	s.Next = now.Add(d)
+	return s, []Effect{{Kind: DoArm, Seq: s.Seq, Delay: d}}
+}

@@ -1,0 +1,312 @@
+// Package supervisor keeps one OpenCode server running, and keeps the promise
+// that nothing it ran goes on without consent.
+//
+// What happens next is decided by Reduce, a pure function. Its edges, by input:
+//
+//	stopped  ── boot, start, appear ──▶ starting
+//	stopped  ── restart ──▶ stopping
+//	starting ── parked ──▶ stopped
+//	starting ── ready, adopted ──▶ running
+//	starting ── stop, restart, leave ──▶ stopping
+//	starting ── died ──▶ backoff
+//	starting ── refused, died ──▶ failed
+//	starting ── unsafe ──▶ blocked
+//	running  ── left ──▶ stopped
+//	running  ── died, renewed ──▶ starting
+//	running  ── stop, restart, leave ──▶ stopping
+//	running  ── died ──▶ backoff
+//	running  ── died ──▶ failed
+//	running  ── unsafe ──▶ blocked
+//	stopping ── stopped ──▶ stopped
+//	stopping ── stopped ──▶ starting
+//	stopping ── unsafe ──▶ failed
+//	backoff  ── start, appear, timer ──▶ starting
+//	backoff  ── stop, restart ──▶ stopping
+//	failed   ── start, appear ──▶ starting
+//	failed   ── stop, restart ──▶ stopping
+//	blocked  ── start, appear, timer ──▶ starting
+//	blocked  ── stop, restart ──▶ stopping
+//
+// The loop (this file) feeds it and performs its effects. At most one act is
+// under way, a launch or a halt, and each has a number, so that what an outdated
+// act or timer reports changes nothing. A launch adopts a living server, or
+// proves by the server's own lock that none is up, parks, and starts one. While
+// an incarnation lives it is attended: its events keep the claims, and a waiter
+// in the kernel's queue for the server's lock parks the moment the server is
+// gone, before anybody is told of its end.
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"intermission/platform"
+	"intermission/restart"
+	"intermission/supervisor/control"
+	"intermission/supervisor/opencode"
+)
+
+// Options is what a supervisor is given.
+type Options struct {
+	Version string         // ours, for status
+	Paths   platform.Paths // where our files are
+	Config  Config
+	Environ []string     // the server's environment, before Config's additions; nil takes the process's
+	Log     *slog.Logger // nil discards
+	Policy  Policy       // zero takes DefaultPolicy
+}
+
+// AlreadyRunningError says that another supervisor holds the instance lock.
+type AlreadyRunningError struct{ Lock string }
+
+func (e *AlreadyRunningError) Error() string {
+	return fmt.Sprintf("another intermission is running already (it holds %s); see it with: intermission status", e.Lock)
+}
+
+// Run supervises until ctx ends, then stops the server gracefully, which parks
+// and suspends, and returns. It fails at once when another supervisor runs or
+// our own directories or socket can't be had; every other fault keeps it up, in
+// phase blocked or failed, with the reason in its status.
+func Run(ctx context.Context, o Options) error {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Policy == (Policy{}) {
+		o.Policy = DefaultPolicy
+	}
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	for _, dir := range []string{o.Paths.State, o.Paths.Log, o.Paths.Runtime} {
+		if err := platform.EnsurePrivateDir(dir); err != nil {
+			return err
+		}
+	}
+	lock, err := platform.TryLock(o.Paths.InstanceLock)
+	if errors.Is(err, platform.ErrLocked) {
+		return &AlreadyRunningError{Lock: o.Paths.InstanceLock}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot take the instance lock: %w", err)
+	}
+	defer lock.Unlock()
+
+	// What outlives a halt (streams, followers) ends with Run, not with ctx.
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	out, err := openOutput(life, filepath.Join(o.Paths.Log, "server.log"), o.Config.Log.MaxSize, o.Config.Log.Keep)
+	if err != nil {
+		return err
+	}
+	listener, err := platform.Listen(o.Paths.Socket)
+	if err != nil {
+		return err
+	}
+	s := &supervisor{
+		Options: o, life: life, out: out, since: time.Now(),
+		inputs: make(chan submission), left: make(chan struct{}),
+		changed: make(chan struct{}), active: map[string]bool{},
+	}
+	served := make(chan error, 1)
+	go func() { served <- control.NewServer(s, o.Log).Serve(life, listener) }()
+
+	s.loop(ctx)
+	end()
+	<-served
+	s.workers.Wait()
+	s.close()
+	return nil
+}
+
+// submission is an input on its way to the loop, with a channel that is closed
+// once it has been reduced.
+type submission struct {
+	Input
+	done chan struct{}
+}
+
+// supervisor is the loop and what it holds. Fields of the second group belong
+// to the act under way, which is one at a time; those below mu to all.
+type supervisor struct {
+	Options
+	life    context.Context
+	since   time.Time
+	out     *output
+	inputs  chan submission
+	left    chan struct{} // closed by DoLeave
+	workers sync.WaitGroup
+	act     *act
+
+	dataLock *platform.Lock
+	watching bool // the registrations are watched
+
+	mu       sync.Mutex
+	install  *opencode.Install  // written by the act under way only, which may read it without mu
+	database *opencode.Database // likewise
+	state    State
+	ledger   *restart.Ledger  // nil until it could be opened
+	resumer  *restart.Resumer // nil as long as ledger
+	current  *incarnation     // nil while no server is up
+	lastExit *control.Exit
+	active   map[string]bool // sessions that execute in the current incarnation, from its events
+	changed  chan struct{}   // closed and replaced at each change of what is shown
+}
+
+// act is a launch or a halt under way.
+type act struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (s *supervisor) loop(ctx context.Context) {
+	wish, err := loadWish(s.Paths.State)
+	if err != nil {
+		// Not knowing the wish, the safe one: nothing is started.
+		s.Log.Error("the wish is unreadable; nothing is started", "error", err)
+		wish = WishStopped
+	}
+	s.state = State{Phase: Stopped, Wish: wish}
+	if err != nil {
+		s.state.Reason = err.Error()
+	}
+	s.step(Input{Kind: InBoot, At: time.Now()})
+	leaving := ctx.Done()
+	for {
+		select {
+		case <-leaving:
+			leaving = nil
+			s.step(Input{Kind: InLeave, At: time.Now()})
+		case in := <-s.inputs:
+			s.step(in.Input)
+			close(in.done)
+		case <-s.left:
+			return
+		}
+	}
+}
+
+// submit hands an input to the loop and waits until it was reduced, or until the supervisor ends.
+func (s *supervisor) submit(in Input) {
+	in.At = time.Now()
+	sub := submission{in, make(chan struct{})}
+	select {
+	case s.inputs <- sub:
+		<-sub.done
+	case <-s.life.Done():
+	}
+}
+
+// step reduces one input and begins its effects. Only the loop calls it.
+func (s *supervisor) step(in Input) {
+	s.mu.Lock()
+	before := s.state
+	next, effects := Reduce(s.Policy, s.state, in)
+	s.state = next
+	s.mu.Unlock()
+	if before.Phase != next.Phase || before.Reason != next.Reason {
+		s.Log.Info("server", "from", before.Phase, "input", in.Kind, "to", next.Phase, "reason", next.Reason)
+	}
+	for _, e := range effects {
+		s.perform(next, e)
+	}
+	if before.Phase != next.Phase && (next.Phase == Stopped || next.Phase == Failed || next.Phase == Backoff) {
+		s.workers.Go(s.lookForSuccessor) // it may have come while the act was under way
+	}
+	s.notify()
+}
+
+func (s *supervisor) perform(st State, e Effect) {
+	switch e.Kind {
+	case DoLaunch:
+		s.begin(e.Seq, func(ctx context.Context) Input { return s.launch(ctx, e.Seq, e.Spawn) })
+	case DoHalt:
+		s.begin(e.Seq, func(context.Context) Input { return s.halt() })
+	case DoArm:
+		timer := time.AfterFunc(e.Delay, func() { s.submit(Input{Kind: InTimer, Seq: e.Seq}) })
+		context.AfterFunc(s.life, func() { timer.Stop() })
+	case DoSaveWish:
+		if err := saveWish(s.Paths.State, st.Wish); err != nil {
+			s.Log.Error("the wish is not durable", "error", err)
+			s.mu.Lock()
+			s.state.Reason = err.Error()
+			s.mu.Unlock()
+		}
+	case DoLeave:
+		close(s.left)
+	}
+}
+
+// begin cancels the act under way, waits for its end, and then runs the next; its input is reported.
+func (s *supervisor) begin(seq uint64, do func(context.Context) Input) {
+	ctx, cancel := context.WithCancel(s.life)
+	before, now := s.act, &act{cancel, make(chan struct{})}
+	s.act = now
+	s.workers.Go(func() {
+		defer cancel()
+		if before != nil {
+			before.cancel()
+			<-before.done
+		}
+		in := do(ctx)
+		close(now.done)
+		in.Seq = seq
+		s.submit(in)
+	})
+}
+
+// notify wakes all who show the state.
+func (s *supervisor) notify() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// openLedger opens the ledger if it isn't open.
+func (s *supervisor) openLedger() (*restart.Ledger, error) {
+	if l, _ := s.book(); l != nil {
+		return l, nil
+	}
+	l, err := restart.Open(s.Paths.Ledger, time.Now)
+	if err != nil {
+		return nil, err
+	}
+	l.OnChange(s.notify)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger = l
+	s.resumer = restart.NewResumer(l, restart.ResumerConfig{Concurrency: s.Config.Resume.Concurrency})
+	return l, nil
+}
+
+// book gives the ledger and its resumer, nil while they can't be opened.
+func (s *supervisor) book() (*restart.Ledger, *restart.Resumer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger, s.resumer
+}
+
+// close ends what is left once the server is down and nobody asks any more. The
+// handle on the server's database is left to the end of the process: closing the
+// last connection would checkpoint, and hold the file's locks meanwhile.
+func (s *supervisor) close() {
+	l, r := s.book()
+	if r != nil {
+		r.Close()
+	}
+	if l != nil {
+		if err := l.Close(); err != nil {
+			s.Log.Warn("the ledger did not close cleanly", "error", err)
+		}
+	}
+	if s.dataLock != nil {
+		s.dataLock.Unlock()
+	}
+	s.out.file.Close()
+}
