@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,10 +26,13 @@ const (
 	loginOutputMax   = 1 << 20 // bytes; more noise than that is no answer
 )
 
-// The PATH stands between two marks, for start-up files print what they like.
+// The PATH stands between two marks, for start-up files print what they like. The
+// script doesn't hold the marks as they are, so that its echo is no answer. Fish,
+// too, joins the quoted list by colons.
 const (
-	loginOpen  = "<intermission:path>"
-	loginClose = "<intermission:end>"
+	loginOpen   = "<intermission:path>"
+	loginClose  = "<intermission:end>"
+	loginScript = `printf '<%s:path>%s<%s:end>' intermission "$PATH" intermission`
 )
 
 // loginForms are tried in order. Interactive comes first: many set PATH in
@@ -71,9 +75,7 @@ func askShell(ctx context.Context, shell string, form []string) (string, error) 
 		return "", err
 	}
 	defer func() { _ = r.Close() }()
-	// Fish, too, joins the quoted list by colons.
-	script := `printf '%s%s%s' '` + loginOpen + `' "$PATH" '` + loginClose + `'`
-	cmd := exec.Command(shell, append(append([]string{}, form...), script)...)
+	cmd := exec.Command(shell, append(slices.Clone(form), loginScript)...)
 	cmd.Env = append(os.Environ(), "TERM=dumb")
 	cmd.Stdout = w
 	// A session of its own: an interactive shell would otherwise take the terminal, or be stopped by it.
