@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,11 +88,7 @@ func (c *Client) Watch(dirs ...string) { c.api.watch(dirs) }
 // the resume call it returns when the execution has settled, which can take
 // hours; there is no time limit but ctx's.
 func (c *Client) Deliver(ctx context.Context, d restart.Delivery) error {
-	text := d.Text
-	if text == "" {
-		text = c.Text
-	}
-	return c.api.deliver(ctx, d, text)
+	return c.api.deliver(ctx, d, cmp.Or(d.Text, c.Text, ContinueText))
 }
 
 // Lookup tells whether d reached the server. It takes up to 3 s when it did not.
@@ -134,12 +131,15 @@ func (c *Client) Quiesce(ctx context.Context) error { return c.api.quiesce(ctx) 
 // incarnation by now, and always on v1, which has no such call.
 func (c *Client) Stop(ctx context.Context) (accepted bool, err error) { return c.api.stop(ctx) }
 
-// send delivers one request and judges the outcome for restart.Server. gone is
-// the tag of the error that says there is no such session.
+// send delivers one keyed message and judges the outcome for restart.Server. gone
+// is the tag of the error that says there is no such session.
 func send(ctx context.Context, w *wire, path string, body any, gone string) error {
 	a, err := w.call(ctx, http.MethodPost, path, body, maxAnswer)
-	if err != nil {
+	switch {
+	case err != nil:
 		return transportVerdict(err)
+	case a.status == http.StatusConflict && a.tag() == "ConflictError":
+		return nil // our key is there with another text: an earlier attempt has arrived
 	}
 	return verdict(a, gone)
 }
@@ -162,8 +162,6 @@ func verdict(a answer, gone string) error {
 		return nil
 	case a.status == http.StatusNotFound && a.tag() == gone:
 		return &restart.RefusedError{Gone: true, Reason: "the session does not exist any more"}
-	case a.status == http.StatusConflict && a.tag() == "ConflictError":
-		return nil // our key is there, with another text: an earlier attempt arrived
 	case a.status == http.StatusRequestTimeout || a.status >= 500:
 		return failure
 	default:

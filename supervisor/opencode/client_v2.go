@@ -3,6 +3,7 @@ package opencode
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -26,9 +27,16 @@ const goneV2 = "SessionNotFoundError"
 type v2 struct {
 	wire *wire
 
-	mu        sync.Mutex
-	noResume  bool  // the server has no resume call
-	synthetic *bool // whether synthetic takes an id; nil: not asked yet
+	mu       sync.Mutex
+	noResume bool     // it answered that it has no resume call
+	offers   *offered // nil: not asked yet
+}
+
+// offered is what the server's own description says of the ways to continue a session.
+type offered struct {
+	described   bool // there is a description
+	resume      bool
+	syntheticID bool // synthetic takes an id
 }
 
 func (v *v2) path(session string, rest ...string) string {
@@ -59,7 +67,7 @@ func (v *v2) active(ctx context.Context) ([]string, error) {
 // under a stable id; else a prompt under a stable id. No agent, model or
 // permission is sent: the session has its own.
 func (v *v2) deliver(ctx context.Context, d restart.Delivery, text string) error {
-	if d.Text == "" && v.hasResume() {
+	if d.Text == "" && !v.lacksResume() {
 		missing, err := v.resume(ctx, d.Session)
 		if !missing {
 			return err
@@ -69,17 +77,17 @@ func (v *v2) deliver(ctx context.Context, d restart.Delivery, text string) error
 		v.mu.Unlock()
 	}
 	call := "prompt"
-	if v.syntheticTakesID(ctx) {
+	if v.describe(ctx).syntheticID {
 		call = "synthetic"
 	}
 	body := map[string]string{"id": Key(d), "text": text}
 	return send(ctx, v.wire, v.path(d.Session, call), body, goneV2)
 }
 
-func (v *v2) hasResume() bool {
+func (v *v2) lacksResume() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return !v.noResume
+	return v.noResume
 }
 
 // resume is answered when the execution has settled.
@@ -95,39 +103,44 @@ func (v *v2) resume(ctx context.Context, session string) (missing bool, err erro
 	return false, transportVerdict(err)
 }
 
-var syntheticPath = regexp.MustCompile(`^/api/session/\{[^}]+\}/synthetic$`)
-
-// syntheticTakesID looks into the server's own description, once. A server that
-// can't be asked is asked again next time, and counts as one that doesn't.
-func (v *v2) syntheticTakesID(ctx context.Context) bool {
+// describe looks into the server's own description, once. A server that can't be
+// asked is asked again next time.
+func (v *v2) describe(ctx context.Context) offered {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.synthetic != nil {
-		return *v.synthetic
+	if v.offers != nil {
+		return *v.offers
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	for _, path := range []string{"/openapi.json", "/doc"} {
 		a, err := v.wire.call(ctx, http.MethodGet, path, nil, maxDescription)
-		if err != nil {
-			return false
+		if err != nil && !errors.Is(err, errTooLong) {
+			return offered{}
 		}
-		if a.good() && a.json {
-			takes := describesID(a.body)
-			v.synthetic = &takes
-			return takes
+		if err == nil && a.status == http.StatusOK && a.json {
+			o := readDescription(a.body)
+			v.offers = &o
+			return o
 		}
 	}
-	v.synthetic = new(bool)
-	return false
+	v.offers = &offered{}
+	return offered{}
 }
 
-// describesID looks into an OpenAPI document for an id in the body of synthetic.
-func describesID(document []byte) bool {
-	type schema struct {
-		Ref        string                     `json:"$ref"`
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
+var (
+	resumePath    = regexp.MustCompile(`^/api/session/\{[^}]+\}/resume$`)
+	syntheticPath = regexp.MustCompile(`^/api/session/\{[^}]+\}/synthetic$`)
+)
+
+// schema is the part of a JSON schema that we look at.
+type schema struct {
+	Ref        string                     `json:"$ref"`
+	Properties map[string]json.RawMessage `json:"properties"`
+}
+
+// readDescription reads an OpenAPI document.
+func readDescription(document []byte) offered {
 	var doc struct {
 		Paths map[string]struct {
 			Post struct {
@@ -143,56 +156,65 @@ func describesID(document []byte) bool {
 		} `json:"components"`
 	}
 	if json.Unmarshal(document, &doc) != nil {
-		return false
+		return offered{}
 	}
+	o := offered{described: len(doc.Paths) > 0}
 	for path, operations := range doc.Paths {
-		if !syntheticPath.MatchString(path) {
-			continue
+		switch {
+		case resumePath.MatchString(path):
+			o.resume = true
+		case syntheticPath.MatchString(path):
+			body := operations.Post.RequestBody.Content["application/json"].Schema
+			if name, ok := strings.CutPrefix(body.Ref, "#/components/schemas/"); ok {
+				_ = json.Unmarshal(doc.Components.Schemas[name], &body) // what isn't there has no id
+			}
+			_, o.syntheticID = body.Properties["id"]
 		}
-		body := operations.Post.RequestBody.Content["application/json"].Schema
-		if name, ok := strings.CutPrefix(body.Ref, "#/components/schemas/"); ok {
-			_ = json.Unmarshal(doc.Components.Schemas[name], &body) // what isn't there has no id
-		}
-		_, takes := body.Properties["id"]
-		return takes
 	}
-	return false
+	return o
 }
 
-// arrived looks for the key among the messages that wait to be taken up, then
-// among those that were: in this order none is missed that moves meanwhile. A
-// resume has no key: only its execution tells.
+// arrived looks for the key; where there is none, a plain continuation may have
+// been a resume, which has no key: only its execution tells.
 func (v *v2) arrived(ctx context.Context, d restart.Delivery) (restart.Arrival, error) {
-	if d.Text == "" && v.hasResume() {
-		active, err := v.active(ctx)
-		if err == nil && slices.Contains(active, d.Session) {
-			return restart.Arrived, nil
-		}
+	there, err := v.hasMessage(ctx, d.Session, Key(d))
+	switch {
+	case err != nil:
 		return restart.ArrivalUnknown, err
+	case there:
+		return restart.Arrived, nil
+	case d.Text != "" || v.lacksResume():
+		return restart.NotArrived, nil
 	}
-	key := Key(d)
-	var waiting struct {
+	if o := v.describe(ctx); o.described && !o.resume {
+		return restart.NotArrived, nil
+	}
+	active, err := v.active(ctx)
+	if err == nil && slices.Contains(active, d.Session) {
+		return restart.Arrived, nil
+	}
+	return restart.ArrivalUnknown, err
+}
+
+// hasMessage looks among the messages that wait to be taken up, then among those
+// that were: in this order none is missed that moves meanwhile. (Seen in the
+// 2.0 preview of July 2026; a server without the first call has no such state.)
+func (v *v2) hasMessage(ctx context.Context, session, key string) (bool, error) {
+	var pending struct {
 		Data []struct {
 			ID string `json:"id"`
 		} `json:"data"`
 	}
-	if _, err := v.wire.get(ctx, "ask what waits in the session", v.path(d.Session, "pending"), &waiting); err != nil {
-		return restart.ArrivalUnknown, err
+	if _, err := v.wire.get(ctx, "ask what waits in the session", v.path(session, "pending"), &pending); err != nil {
+		return false, err
 	}
-	for _, message := range waiting.Data {
+	for _, message := range pending.Data {
 		if message.ID == key {
-			return restart.Arrived, nil
+			return true, nil
 		}
 	}
 	var message struct{}
-	found, err := v.wire.get(ctx, "look for the message", v.path(d.Session, "message", key), &message)
-	switch {
-	case err != nil:
-		return restart.ArrivalUnknown, err
-	case found:
-		return restart.Arrived, nil
-	}
-	return restart.NotArrived, nil
+	return v.wire.get(ctx, "look for the message", v.path(session, "message", key), &message)
 }
 
 func (v *v2) waiting(ctx context.Context, session, _ string) (string, error) {

@@ -27,12 +27,13 @@ var errSilentStream = errors.New("the event stream fell silent")
 // while no stream was held are lost, so the caller has to compare what it
 // believes with Active and the database. When resync fails, the stream is taken
 // down and tried again. handle gets events in order, from one goroutine, and must
-// not block: a server drops a slow reader.
+// not block: a server drops a slow reader. Only one Events at a time.
 func (c *Client) Events(ctx context.Context, handle func(restart.Event), resync func(context.Context) error) error {
 	quiet := coalesce(handle)
 	for pause := firstReconnect; ; pause = min(pause*2, lastReconnect) {
-		established, _ := c.stream(ctx, quiet, resync) // why it ended changes nothing: only health tells how the server is
-		if established {
+		began := time.Now()
+		_ = c.stream(ctx, quiet, resync) // why it ended changes nothing: health tells how the server is
+		if time.Since(began) > lastReconnect {
 			pause = firstReconnect
 		}
 		select {
@@ -43,37 +44,37 @@ func (c *Client) Events(ctx context.Context, handle func(restart.Event), resync 
 	}
 }
 
-// stream holds one connection until it ends. established tells whether resync had succeeded.
-func (c *Client) stream(ctx context.Context, emit func(restart.Event), resync func(context.Context) error) (established bool, err error) {
+// stream holds one connection until it ends.
+func (c *Client) stream(ctx context.Context, emit func(restart.Event), resync func(context.Context) error) error {
 	path, heartbeat := c.api.events()
 	if c.beat > 0 {
 		heartbeat = c.beat
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watchdog := time.AfterFunc(missedBeats*heartbeat, func() { cancel(errSilentStream) })
+	watchdog := time.AfterFunc(min(missedBeats*heartbeat, callTimeout), func() { cancel(errSilentStream) })
 	defer watchdog.Stop()
 
 	req, err := c.wire.request(ctx, http.MethodGet, path, nil)
 	if err != nil {
-		return false, err
+		return err
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	res, err := c.wire.http.Do(req)
 	if err != nil {
-		return false, err
+		return err
 	}
 	defer res.Body.Close()
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); res.StatusCode != http.StatusOK || kind != "text/event-stream" {
-		return false, fmt.Errorf("cannot hold the event stream: the server answered %d %s", res.StatusCode, kind)
+		return fmt.Errorf("cannot hold the event stream: the server answered %d %s", res.StatusCode, kind)
 	}
 	watchdog.Stop() // what follows has limits of its own
 	c.api.connected(ctx)
 	if err := resync(ctx); err != nil {
-		return false, err
+		return err
 	}
 	watchdog.Reset(missedBeats * heartbeat)
-	return true, readFrames(res.Body, func() { watchdog.Reset(missedBeats * heartbeat) }, func(frame []byte) {
+	return readFrames(res.Body, func() { watchdog.Reset(missedBeats * heartbeat) }, func(frame []byte) {
 		c.api.decode(frame, emit)
 	})
 }

@@ -48,11 +48,12 @@ type frame struct {
 // add takes a piece of a line, or its end, and gives the frame's data at the blank line.
 func (f *frame) add(part []byte, end bool) (data []byte, whole bool) {
 	if len(f.line)+len(f.data)+len(part) > maxFrame {
-		f.skip, f.line, f.data = true, f.line[:0], f.data[:0]
-		f.line = append(f.line, '!') // so that the rest of this line is not taken for a blank one
+		f.skip, f.line, f.data = true, append(f.line[:0], '!'), f.data[:0]
 	}
 	if !end || len(f.line) > 0 {
-		if !f.skip {
+		if f.skip {
+			f.line = append(f.line[:0], '!') // so that the end of this line is not taken for a blank one
+		} else {
 			f.line = append(f.line, part...)
 		}
 		if !end {

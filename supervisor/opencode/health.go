@@ -9,23 +9,16 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 )
 
-// Sentence says the kind of ill health as the second half of "the server is up, but …".
-func (e *HealthError) Sentence() string {
-	said := map[HealthKind]string{
-		NotListening: "nothing listens at its address",
-		Silent:       "it accepted the connection and never answered",
-		BootFailed:   "it answers that it failed to start",
-		Transition:   "it answers that it is starting or stopping",
-		Unauthorized: "it does not accept the password that we know",
-		Stranger:     "what answers at its address is not that server",
-	}[e.Kind]
-	if e.Detail != "" {
-		said += " (" + e.Detail + ")"
-	}
-	return said
+// healthSentences are what a person is told.
+var healthSentences = map[HealthKind]string{
+	NotListening: "nothing listens at its address",
+	Silent:       "it accepted the connection and never answered",
+	BootFailed:   "it answers that it failed to start",
+	Transition:   "it answers that it is starting or stopping",
+	Unauthorized: "it does not accept the password that we know",
+	Stranger:     "what answers at its address is not that server",
 }
 
 // healthPaths are where a server of each generation tells how it is, oldest
@@ -112,7 +105,7 @@ func unreachable(err error) *HealthError {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return &HealthError{Kind: Silent, Detail: fmt.Sprintf("for %s", healthTimeout.Round(time.Second))}
+		return &HealthError{Kind: Silent, Detail: fmt.Sprintf("within %s", healthTimeout)}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &HealthError{Kind: NotListening, Detail: cause(dial.Err)}
 	case strings.Contains(err.Error(), "malformed HTTP"):

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -242,23 +243,24 @@ func (i *Install) leading() []string {
 	return nil
 }
 
-// versionIn picks the version out of what --version printed: the last word of
-// the last line that has any, since wrappers print notices before.
+// versionForm is a version that stands by itself, after an optional v.
+var versionForm = regexp.MustCompile(`(?m)(?:^|\s)v?(\d+\.\d+\.\d+[^\s]*)\s*$`)
+
+// versionIn picks the version out of what --version printed: the end of the
+// first line that ends with one, since wrappers print notices around it. What
+// has no such line is given back whole, to be shown.
 func versionIn(out string) string {
-	words := strings.Fields(out)
-	if len(words) == 0 {
-		return ""
+	if m := versionForm.FindStringSubmatch(out); m != nil {
+		return m[1]
 	}
-	return strings.TrimPrefix(words[len(words)-1], "v")
+	return strings.TrimSpace(out)
 }
 
-// ask runs the program and gives what it printed, at most 64 KiB.
+// ask runs the program and gives what it printed, at most 64 KiB. Its working
+// directory is the home directory, as the server's own.
 func (i *Install) ask(ctx context.Context, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, versionTimeout, errors.New("it did not answer in time"))
 	defer cancel()
-	out, err := run(ctx, i.Program, args, environ(i.Env).without(notForServer...), environ(i.Env).home())
-	if err != nil && ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-	return out, err
+	env := environ(i.Env)
+	return run(ctx, append([]string{i.Program}, args...), env.without(notForServer...), env.home())
 }

@@ -103,11 +103,13 @@ type HealthError struct {
 	Detail string
 }
 
+// Error says the kind as the second half of "the server is up, but …".
 func (e *HealthError) Error() string {
-	if e.Detail == "" {
-		return string(e.Kind)
+	said := healthSentences[e.Kind]
+	if e.Detail != "" {
+		said += " (" + e.Detail + ")"
 	}
-	return string(e.Kind) + ": " + e.Detail
+	return said
 }
 
 // healthTimeout bounds one health request: a request accepted between bind and readiness is never answered (v1 and v2).

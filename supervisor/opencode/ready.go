@@ -51,9 +51,9 @@ type ReadySource struct {
 //
 // v2 is told by its registration: one that was written after the spawn by a
 // process of the spawned tree. When the spawned process exits with 0, another
-// server held the lock or the program was a shim: then any registered healthy
-// server is returned, and it is for the caller to see whether it is a stranger's
-// that is to be adopted (Owns, or the marker in its environment).
+// server held the lock or the program was a shim: then any registered healthy server on
+// the same database is returned, and it is for the caller to see whether it is
+// another's that is to be adopted (Owns, or the marker in its environment).
 //
 // v1 is told by the line that it prints; PID is then the spawned process.
 func (i *Install) AwaitReady(ctx context.Context, spawned ReadySource) (Incarnation, error) {
@@ -79,7 +79,7 @@ func (i *Install) awaitRegistration(ctx context.Context, spawned ReadySource) (I
 				spawned.Registered()
 				spawned.Registered = nil
 			}
-			if !ours && !(anyone && alive(r.PID)) {
+			if !ours && !(anyone && i.shares(r) && alive(r.PID)) {
 				continue
 			}
 			err := Health(ctx, r.Incarnation)
@@ -171,7 +171,7 @@ func awaitHealth(ctx context.Context, inc Incarnation, exited <-chan struct{}) e
 func notReady(ctx context.Context, last error) error {
 	var unwell *HealthError
 	if errors.As(last, &unwell) {
-		return fmt.Errorf("the server did not become ready: %s: %w", unwell.Sentence(), last)
+		return fmt.Errorf("the server did not become ready: %w", unwell)
 	}
-	return fmt.Errorf("the server did not become ready: %w (%w)", last, context.Cause(ctx))
+	return fmt.Errorf("%w: %w", last, context.Cause(ctx))
 }

@@ -20,6 +20,7 @@ const maxRegistration = 64 << 10
 // registration is one service*.json of a v2 server.
 type registration struct {
 	Incarnation
+	Name    string    // of the file
 	Changed time.Time // of the file
 }
 
@@ -65,7 +66,7 @@ func readRegistration(path string) (registration, error) {
 		return registration{}, err
 	}
 	inc, err := parseRegistration(text)
-	return registration{inc, info.ModTime()}, err
+	return registration{inc, filepath.Base(path), info.ModTime()}, err
 }
 
 func parseRegistration(text []byte) (Incarnation, error) {
@@ -77,7 +78,7 @@ func parseRegistration(text []byte) (Incarnation, error) {
 	inc.URL = strings.TrimRight(inc.URL, "/")
 	at, err := url.Parse(inc.URL)
 	switch {
-	case err != nil || at.Scheme != "http" || at.Host == "":
+	case err != nil || at.Scheme != "http" || at.Host == "" || at.User != nil:
 		return Incarnation{}, errors.New("the registration has no usable url")
 	case inc.PID <= 1 || inc.ID == "" || inc.Password == "":
 		return Incarnation{}, errors.New("the registration is incomplete")
@@ -89,7 +90,8 @@ func parseRegistration(text []byte) (Incarnation, error) {
 //
 // It returns the Incarnation that answers as healthy under its registered pid;
 // *IncumbentError when a registered process lives and something answers for it,
-// but not as a healthy server; ErrNone otherwise, which includes registrations
+// but not as a healthy server, or as one of another release channel that uses
+// the same database; ErrNone otherwise, which includes registrations
 // whose process is gone, or lives but doesn't listen, or where a stranger
 // answers: a crash leaves such, and their pid may be another program's by now.
 // Neither is proof that no server is up: only the lock is. Who holds the lock
@@ -98,22 +100,35 @@ func (i *Install) Discover(ctx context.Context) (Incarnation, error) {
 	if i.Generation != V2 {
 		return Incarnation{}, ErrNone
 	}
-	result := ErrNone
+	result, names := ErrNone, registrationNames(channelOf(i.Version))
 	for _, r := range registrations(i.RegistrationDir()) {
-		if !alive(r.PID) {
+		if !i.shares(r) || !alive(r.PID) {
 			continue
 		}
 		err := Health(ctx, r.Incarnation)
-		if err == nil {
-			return r.Incarnation, nil
-		}
 		var unwell *HealthError
-		if !errors.As(err, &unwell) {
+		switch {
+		case err == nil && slices.Contains(names, r.Name):
+			return r.Incarnation, nil
+		case err == nil:
+			result = &IncumbentError{PID: r.PID, Reason: "it is of another release channel (" + r.Name + ") on the same database"}
+		case !errors.As(err, &unwell):
 			return Incarnation{}, err
-		}
-		if unwell.Kind != NotListening && unwell.Kind != Stranger && errors.Is(result, ErrNone) {
-			result = &IncumbentError{PID: r.PID, Reason: unwell.Sentence()}
+		case unwell.Kind != NotListening && unwell.Kind != Stranger && errors.Is(result, ErrNone):
+			result = &IncumbentError{PID: r.PID, Reason: unwell.Error()}
 		}
 	}
 	return Incarnation{}, result
+}
+
+// shares tells whether r's server uses the same database as i's would. The
+// server of another release channel does not, unless it is one of those that
+// share a file; what doesn't is another service, and none of ours.
+func (i *Install) shares(r registration) bool {
+	mine, err := i.DatabasePath()
+	if err != nil {
+		return false
+	}
+	other, err := DatabasePath(environ(i.Env).get, r.Version)
+	return err == nil && other == mine
 }
