@@ -3,155 +3,141 @@ package restart
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
+
+	_ "modernc.org/sqlite" // the driver "sqlite"; pure Go, so that every platform is built without a C compiler
 )
 
 // Ledger is our own record of who was at work and what a person decided. Its
-// methods are safe for concurrent use.
+// methods are safe for concurrent use, by several processes too.
 type Ledger struct {
-	db  *sql.DB
-	now func() time.Time
+	db   *sql.DB
+	path string
+	now  func() time.Time
+
+	mu       sync.Mutex
+	onChange func()
 }
 
-// Incarnation is one run of the managed server.
-type Incarnation struct {
-	ID         string
-	Generation string // v1 or v2
-	Database   string // path of the server's database
-	StartedAt  int64  // Unix ms, not later than the start of its first execution
+// Open opens the ledger at path, and makes it (mode 0600, in an existing
+// directory) when there is none. A file that is not ours is left as it is.
+// ErrNewer when a newer intermission has written it.
+func Open(path string, now func() time.Time) (*Ledger, error) {
+	if err := prepareFile(path); err != nil {
+		return nil, fmt.Errorf("cannot open the ledger %s: %w; check that its directory is there and writable", path, err)
+	}
+	db, err := sql.Open("sqlite", dataSource(path))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
+	}
+	db.SetMaxOpenConns(1)
+	if err := prepareSchema(db); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
+	}
+	return &Ledger{db: db, path: path, now: now}, nil
 }
 
-// ParkOptions tell Park what is known of the incarnation that has ended.
-type ParkOptions struct {
-	Cause       Cause  // CauseShutdown when a graceful stop was under way, else CauseCrash
-	At          int64  // when the incarnation ended (Unix ms); 0 means now
-	Incarnation string // the incarnation that was watched; "" when none was
-	Since       int64  // when it started (Unix ms); 0 means what BeginIncarnation said
-	Generation  string // of the database; "" means that of Incarnation
-	Database    string // path of the database; "" means that of Incarnation
-	// Cleared, if not nil, is called as soon as nothing stands in the database
-	// any more that a server would resume: its lock may be released then.
-	Cleared func()
+// prepareFile makes the file, so that it never has a wider mode than 0600, not
+// even for a moment. It doesn't open a file that is there: closing it would drop
+// the locks that SQLite holds on it in this process.
+func prepareFile(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, fs.ErrExist) {
+			return nil // another process was faster
+		}
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return os.Chmod(path, 0o600)
+	}
+	return nil
 }
 
-// Parked is what Park did.
-type Parked struct {
-	Claims    int     // claims moved out of the server's database
-	Jobs      int     // background jobs moved out of it
-	Suspended int     // suspensions made
-	Settled   int     // claims and suspensions of the ended incarnation that had ended by themselves
-	Warnings  []error // what did not work and is not needed for safety: descriptions, marks
+// dataSource gives the driver's name of the file. Every transaction takes the
+// write lock at its beginning, so that none fails in its middle; the small cache
+// keeps the supervisor small. WAL is set later: it would be written to a file
+// that isn't ours.
+func dataSource(path string) string {
+	q := url.Values{}
+	q.Set("_txlock", "immediate")
+	for _, p := range []string{"busy_timeout(5000)", "synchronous(FULL)", "cache_size(-512)", "temp_store(MEMORY)"} {
+		q.Add("_pragma", p)
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: q.Encode()}
+	return u.String()
 }
-
-// Suspension is a session that waits for consent, or whose consent is being carried out.
-type Suspension struct {
-	ID          string `json:"id"`
-	SuspendedAt int64  `json:"suspendedAt"` // Unix ms
-	Cause       Cause  `json:"cause"`
-	State       State  `json:"state"`
-	Reason      string `json:"reason"`
-	Description        // Children are the sessions that wait under it
-	Jobs        []Job  `json:"jobs"` // background jobs that were lost, its own and its children's
-	Resumes     int    `json:"resumes"`
-	ClaimedAt   int64  `json:"claimedAt,omitempty"` // parked claim: as the server wrote it (Unix ms)
-	Attempts    int    `json:"attempts,omitempty"`  // parked claim: the server's own count
-}
-
-// JournalEntry is one line of the journal.
-type JournalEntry struct {
-	Time        int64 // Unix ms
-	Session     string
-	SuspendedAt int64 // the suspension it is about
-	What        string
-	Detail      string
-}
-
-// Counts is how many sessions are in which state.
-type Counts struct {
-	Claims  int // at work, as far as events told
-	Pending int // heads that wait for consent, those of unknown outcome included
-	Flying  int // queued or resuming
-}
-
-// Ticket is a consent that was counted: the right to deliver once.
-type Ticket struct {
-	Delivery
-	Consent int64  // which consent of this session it is
-	Mark    string // the session's mark when it was suspended
-}
-
-// Open opens the ledger at path, and makes it when there is none.
-func Open(path string, now func() time.Time) (*Ledger, error) { return nil, errSoon }
 
 // Close closes the ledger.
-func (l *Ledger) Close() error { return errSoon }
+func (l *Ledger) Close() error { return l.db.Close() }
 
-// OnChange has f called after each committed change of what is shown. Set it before use.
-func (l *Ledger) OnChange(f func()) {}
-
-// BeginIncarnation records that inc runs, spawned or adopted. Beginning the same one again does nothing.
-func (l *Ledger) BeginIncarnation(ctx context.Context, inc Incarnation) error { return errSoon }
-
-// Apply records an event of the running incarnation.
-func (l *Ledger) Apply(ctx context.Context, e Event) error { return errSoon }
-
-// Resync corrects the claims after events may have been missed: active is what
-// the server said it executes, asked at (Unix ms, taken before asking).
-func (l *Ledger) Resync(ctx context.Context, active []string, at int64) error { return errSoon }
-
-// Suspend writes, before a graceful stop, that the active sessions are suspended at (Unix ms).
-func (l *Ledger) Suspend(ctx context.Context, active []string, at int64) error { return errSoon }
-
-// Unsuspend takes Suspend back: the stop was abandoned and the server goes on.
-func (l *Ledger) Unsuspend(ctx context.Context) error { return errSoon }
-
-// SetWaiting records what sessions wait for ("permission", "question"), by session.
-func (l *Ledger) SetWaiting(ctx context.Context, waiting map[string]string) error { return errSoon }
-
-// Park moves what the server would resume by itself into the ledger. Only while no server runs.
-// After an error no server may be started.
-func (l *Ledger) Park(ctx context.Context, db Database, opts ParkOptions) (Parked, error) {
-	return Parked{}, errSoon
+// OnChange has f called after each committed change of what is shown. f runs on
+// the goroutine that made the change and may call the ledger's reading methods.
+func (l *Ledger) OnChange(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.onChange = f
 }
 
-// Describe fetches descriptions of suspensions that have none.
-func (l *Ledger) Describe(ctx context.Context, db Database) error { return errSoon }
-
-// Reconcile settles suspensions whose session went on, ended or vanished without us.
-func (l *Ledger) Reconcile(ctx context.Context, db Database) error { return errSoon }
-
-// Recover decides what an earlier supervisor left between consent and outcome. Once, when a server is ready.
-func (l *Ledger) Recover(ctx context.Context, lookup func(context.Context, Delivery) (Arrival, error), db Database) error {
-	return errSoon
+// tx is one transaction, with the lines of the journal that it will add.
+type tx struct {
+	*sql.Tx
+	ctx   context.Context
+	now   int64
+	lines []JournalEntry
+	shown bool // something changed that is shown
+	// loaded holds rows that are being worked on and not saved yet; they count, and not what the file says.
+	loaded map[string]*session
 }
 
-// Pending lists suspensions, oldest first.
-func (l *Ledger) Pending(ctx context.Context) ([]Suspension, error) { return nil, errSoon }
-
-// Show tells all of a session; pending is false when nothing of it waits any more.
-func (l *Ledger) Show(ctx context.Context, id string) (s Suspension, pending bool, journal []JournalEntry, err error) {
-	return Suspension{}, false, nil, errSoon
+// change runs f in one transaction, all or none.
+func (l *Ledger) change(ctx context.Context, f func(*tx) error) error {
+	sqlTx, err := l.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("cannot write the ledger %s: %w", l.path, err)
+	}
+	defer sqlTx.Rollback() //nolint:errcheck // after Commit it does nothing, and after an error that error counts
+	t := &tx{Tx: sqlTx, ctx: ctx, now: l.now().UnixMilli()}
+	if err := f(t); err != nil {
+		return err
+	}
+	if err := t.writeJournal(); err != nil {
+		return fmt.Errorf("cannot write the ledger %s: %w", l.path, err)
+	}
+	if err := sqlTx.Commit(); err != nil {
+		return fmt.Errorf("cannot write the ledger %s: %w", l.path, err)
+	}
+	if t.shown {
+		l.changed()
+	}
+	return nil
 }
 
-// AmbiguousError says that a beginning fits several sessions.
-type AmbiguousError struct {
-	Prefix     string
-	Candidates []string
+func (l *Ledger) changed() {
+	l.mu.Lock()
+	f := l.onChange
+	l.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
-func (e *AmbiguousError) Error() string { return e.Prefix }
-
-// Resolve gives the session that prefix names: an id or an unambiguous beginning of one.
-func (l *Ledger) Resolve(ctx context.Context, prefix string) (string, error) { return "", errSoon }
-
-// Claims gives the sessions that are at work, as far as events told.
-func (l *Ledger) Claims(ctx context.Context) ([]string, error) { return nil, errSoon }
-
-// Counts counts.
-func (l *Ledger) Counts(ctx context.Context) (Counts, error) { return Counts{}, errSoon }
-
-// Shown journals, once a suspension, that a person was shown it.
-func (l *Ledger) Shown(ctx context.Context, ids []string) error { return errSoon }
-
-// Dismiss is the person's no; at 0 means the suspension that is pending now. It gives the number of sessions dismissed.
-func (l *Ledger) Dismiss(ctx context.Context, id string, at int64) (int, error) { return 0, errSoon }
+func (t *tx) exec(query string, args ...any) error {
+	_, err := t.ExecContext(t.ctx, query, args...)
+	return err
+}

@@ -1,0 +1,293 @@
+package restart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// check finds out whether the suspension may be consented to: a Result with a
+// verdict says no. What went on without us is settled on the way.
+func (r *Resumer) check(ctx context.Context, up *serverUp, s Suspension) (Result, error) {
+	refuse := func(format string, args ...any) (Result, error) {
+		return Result{s.ID, VerdictRefused, fmt.Sprintf(format, args...)}, nil
+	}
+	if s.State == StateBlocked {
+		return refuse("%s", s.Reason)
+	}
+	if s.Directory != "" && !r.config.Exists(s.Directory) {
+		return refuse("its directory is gone: %s", PlainText(s.Directory, 200))
+	}
+	if other, err := r.otherDatabase(ctx, s.ID); err != nil || other != "" {
+		return Result{s.ID, VerdictRefused, "it is in another database than the server's: " + other}, err
+	}
+	active, err := up.Active(ctx)
+	if err != nil {
+		return refuse("the server can't say what it executes: %v", err)
+	}
+	if slices.Contains(active, s.ID) {
+		return r.settled(ctx, s, VerdictAlready, "it runs already")
+	}
+	fates, err := up.db.Fates(ctx, []string{s.ID})
+	if err != nil {
+		return refuse("the server's database can't be read: %v", err)
+	}
+	row, err := r.ledger.list(ctx, "WHERE id = ?", s.ID)
+	if err != nil || len(row) == 0 {
+		return Result{}, err
+	}
+	fate := fates[s.ID]
+	why := fate.against(row[0])
+	switch {
+	case why == "":
+		return Result{}, nil
+	case fate.Outcome == OutcomeGone || fate.Outcome == OutcomeArchived:
+		return r.settled(ctx, s, VerdictRefused, why)
+	}
+	return r.settled(ctx, s, VerdictAlready, why)
+}
+
+// otherDatabase names the database of a session that isn't in the running server's; "" when it is.
+func (r *Resumer) otherDatabase(ctx context.Context, id string) (string, error) {
+	inc, err := r.ledger.current(ctx)
+	if err != nil || inc == nil {
+		return "", err
+	}
+	row, err := r.ledger.list(ctx, "WHERE id = ? AND database NOT IN ('', ?)", id, inc.Database)
+	if err != nil || len(row) == 0 {
+		return "", err
+	}
+	return row[0].Database, nil
+}
+
+// settled settles the suspension that was looked at, unless it has been decided since.
+func (r *Resumer) settled(ctx context.Context, s Suspension, v Verdict, why string) (Result, error) {
+	err := r.ledger.Settle(ctx, s.ID, s.SuspendedAt, why)
+	if errors.Is(err, ErrNotPending) {
+		return Result{s.ID, VerdictAlready, "somebody else was faster"}, nil
+	}
+	return Result{s.ID, v, why}, err
+}
+
+// delivery carries out one consent.
+type delivery struct {
+	resumer *Resumer
+	up      *serverUp
+	ticket  Ticket
+	events  chan EventKind
+	result  chan Result // gets exactly one
+}
+
+func newDelivery(r *Resumer, up *serverUp, ticket Ticket) *delivery {
+	return &delivery{resumer: r, up: up, ticket: ticket, events: make(chan EventKind, 16), result: make(chan Result, 1)}
+}
+
+// observe passes an event on. Of a flood of progress the first lines are enough, so that none waits here.
+func (d *delivery) observe(k EventKind) {
+	select {
+	case d.events <- k:
+	default:
+	}
+}
+
+// run delivers. What the ledger can't be told here (it may fail, or have been
+// decided otherwise meanwhile) Recover finds as resuming, and decides.
+func (d *delivery) run() {
+	result, executes := d.attempt()
+	d.result <- result
+	r := d.resumer
+	r.mu.Lock()
+	delete(r.running, d.ticket.Session)
+	r.mu.Unlock()
+	if !executes || d.endedMeanwhile() {
+		r.leave(d.ticket.Session)
+	}
+}
+
+// endedMeanwhile looks at events that came after the outcome was known.
+func (d *delivery) endedMeanwhile() bool {
+	for {
+		select {
+		case k := <-d.events:
+			if k.ends() {
+				return true
+			}
+		default:
+			return false
+		}
+	}
+}
+
+// attempt delivers once. executes says that the session keeps its place.
+func (d *delivery) attempt() (result Result, executes bool) {
+	ctx, l := d.up.ctx, d.resumer.ledger
+	if err := l.Delivering(ctx, d.ticket); err != nil {
+		return d.answer(VerdictRefused, "it was not sent: %v", err), false
+	}
+	sent := make(chan error, 1)
+	// Deliver may return only when the execution has settled: this goroutine outlives the attempt.
+	d.resumer.wg.Go(func() { sent <- d.up.Deliver(ctx, d.ticket.Delivery) })
+	look := time.NewTicker(d.resumer.config.Settle)
+	defer look.Stop()
+	for {
+		select {
+		case k := <-d.events:
+			if k == EventStarted {
+				return d.started()
+			}
+		case err := <-sent:
+			if err == nil {
+				return d.accepted()
+			}
+			return d.failed(err)
+		case <-look.C: // the event may have been missed
+			if active, err := d.up.Active(ctx); err == nil && slices.Contains(active, d.ticket.Session) {
+				return d.started()
+			}
+		case <-ctx.Done():
+			return d.answer(VerdictUnknown, "the server ended while it was being resumed"), false
+		}
+	}
+}
+
+func (d *delivery) answer(v Verdict, format string, args ...any) Result {
+	return Result{d.ticket.Session, v, fmt.Sprintf(format, args...)}
+}
+
+// delivered records it; that an event has done so before is no error.
+func (d *delivery) delivered(how string) error {
+	err := d.resumer.ledger.Delivered(context.WithoutCancel(d.up.ctx), d.ticket, how)
+	if errors.Is(err, ErrNotPending) {
+		return nil
+	}
+	return err
+}
+
+const endedAtOnce = "ended at once"
+
+// started waits a moment: an execution that ends without having done anything is not "running".
+func (d *delivery) started() (Result, bool) {
+	if err := d.delivered("its execution started"); err != nil {
+		return d.answer(VerdictUnknown, "%v", err), true
+	}
+	moment := time.NewTimer(d.resumer.config.Settle / 5)
+	defer moment.Stop()
+	for {
+		select {
+		case k := <-d.events:
+			if k == EventProgress {
+				return d.answer(VerdictResumed, ""), true
+			}
+			if k.ends() {
+				return d.answer(VerdictResumed, endedAtOnce), false
+			}
+		case <-moment.C:
+			return d.answer(VerdictResumed, ""), true
+		case <-d.up.ctx.Done():
+			return d.answer(VerdictResumed, "and the server ended"), false
+		}
+	}
+}
+
+// accepted waits for the execution that the server has promised.
+func (d *delivery) accepted() (Result, bool) {
+	if err := d.delivered("the server accepted it"); err != nil {
+		return d.answer(VerdictUnknown, "%v", err), true
+	}
+	bound := time.NewTimer(d.resumer.config.Settle)
+	defer bound.Stop()
+	for {
+		select {
+		case k := <-d.events:
+			switch {
+			case k == EventStarted:
+				return d.started()
+			case k == EventProgress:
+				return d.answer(VerdictResumed, ""), true
+			}
+			return d.answer(VerdictResumed, endedAtOnce), false
+		case <-bound.C:
+			return d.idle()
+		case <-d.up.ctx.Done():
+			return d.answer(VerdictResumed, "and the server ended"), false
+		}
+	}
+}
+
+// idle decides what it means that nothing was heard of an accepted delivery.
+func (d *delivery) idle() (Result, bool) {
+	active, err := d.up.Active(d.up.ctx)
+	if err != nil || slices.Contains(active, d.ticket.Session) {
+		return d.answer(VerdictResumed, ""), true
+	}
+	if err := d.resumer.ledger.Idle(d.up.ctx, d.ticket); err != nil && !errors.Is(err, ErrNotPending) {
+		return d.answer(VerdictUnknown, "%v", err), false
+	}
+	return d.answer(VerdictResumed, endedAtOnce), false
+}
+
+// failed decides about an error of Deliver.
+func (d *delivery) failed(cause error) (Result, bool) {
+	ctx, l := d.up.ctx, d.resumer.ledger
+	var refused *RefusedError
+	if errors.As(cause, &refused) {
+		return d.refused(ctx, refused), false
+	}
+	if ctx.Err() != nil {
+		return d.answer(VerdictUnknown, "the server ended while it was being resumed"), false
+	}
+	arrival, err := d.up.Lookup(ctx, d.ticket.Delivery)
+	switch {
+	case ctx.Err() != nil: // Park decides, by the database
+		return d.answer(VerdictUnknown, "the server ended while it was being resumed"), false
+	case err != nil:
+		arrival = ArrivalUnknown
+	}
+	reason := PlainText(cause.Error(), 300)
+	switch arrival {
+	case Arrived:
+		return d.accepted()
+	case NotArrived:
+		err = l.PutBack(ctx, d.ticket, reason, d.mark(ctx))
+		return d.undelivered(err, VerdictRefused, reason)
+	}
+	err = l.Unknown(ctx, d.ticket, reason, d.mark(ctx))
+	return d.undelivered(err, VerdictUnknown, reason)
+}
+
+// undelivered answers, unless an event has told meanwhile that it was delivered after all.
+func (d *delivery) undelivered(err error, v Verdict, reason string) (Result, bool) {
+	switch {
+	case errors.Is(err, ErrNotPending):
+		return d.started()
+	case err != nil:
+		return d.answer(VerdictUnknown, "%v", err), false
+	}
+	return d.answer(v, "%s", reason), false
+}
+
+// refused puts the suspension back, or settles it when its session is gone.
+func (d *delivery) refused(ctx context.Context, cause *RefusedError) Result {
+	l, ctx := d.resumer.ledger, context.WithoutCancel(ctx)
+	reason := PlainText(cause.Reason, 300)
+	err := l.PutBack(ctx, d.ticket, reason, d.mark(ctx))
+	if err == nil && cause.Gone {
+		err = l.Settle(ctx, d.ticket.Session, d.ticket.Suspended, "the session was deleted")
+	}
+	if err != nil && !errors.Is(err, ErrNotPending) {
+		return d.answer(VerdictUnknown, "%v", err)
+	}
+	return d.answer(VerdictRefused, "%s", reason)
+}
+
+// mark asks for the session's mark: an attempt that failed may have left a trace,
+// which must not be taken for somebody's going on. "" when it isn't known.
+func (d *delivery) mark(ctx context.Context) string {
+	fates, err := d.up.db.Fates(ctx, []string{d.ticket.Session})
+	if err != nil {
+		return ""
+	}
+	return fates[d.ticket.Session].Mark
+}

@@ -1,0 +1,245 @@
+package restart
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// mark stores the marks of suspensions that have none, and settles those whose
+// session is archived or gone. No server may have written since they were made.
+func (l *Ledger) mark(ctx context.Context, db Database, database string) error {
+	return l.compare(ctx, db, database, "AND mark = ''")
+}
+
+// Reconcile settles what waits for consent and whose session went on, is gone or
+// is archived, by the database of the running incarnation. At start, and after
+// events may have been missed.
+func (l *Ledger) Reconcile(ctx context.Context, db Database) error {
+	inc, err := l.current(ctx)
+	if err != nil {
+		return err
+	}
+	if inc == nil {
+		return errors.New("cannot reconcile: no incarnation runs")
+	}
+	return errors.Join(l.compare(ctx, db, inc.Database, ""), l.Describe(ctx, db))
+}
+
+// current gives the running incarnation, nil when none.
+func (l *Ledger) current(ctx context.Context) (inc *Incarnation, err error) {
+	err = l.read(ctx, func(t *tx) error {
+		inc, err = t.running()
+		return err
+	})
+	return inc, err
+}
+
+// pendingOf finds the suspensions of one database that wait, but those of an incarnation that still runs.
+const pendingOf = `WHERE time_suspended IS NOT NULL AND database IN (?, '')
+	AND incarnation NOT IN (SELECT id FROM incarnation WHERE ended_at IS NULL) `
+
+// compare holds suspensions against the database; and narrows which.
+func (l *Ledger) compare(ctx context.Context, db Database, database, and string) error {
+	asked, err := l.list(ctx, pendingOf+and, database)
+	if err != nil || len(asked) == 0 {
+		return err
+	}
+	at := make(map[string]int64, len(asked))
+	names := make([]string, len(asked))
+	for i, s := range asked {
+		at[s.ID], names[i] = s.Suspended, s.ID
+	}
+	fates, err := db.Fates(ctx, names)
+	if err != nil {
+		return fmt.Errorf("cannot compare with the server's database: %w", err)
+	}
+	return l.change(ctx, func(t *tx) error {
+		list, err := sessions(t, pendingOf+and, database)
+		if err != nil {
+			return err
+		}
+		var changed []*session
+		for _, s := range list {
+			fate, known := fates[s.ID]
+			if !known || at[s.ID] != s.Suspended {
+				continue // it was decided while we asked
+			}
+			if why := fate.against(s); why != "" {
+				if err := t.settle(s, why); err != nil {
+					return err
+				}
+			} else if s.Mark == "" && fate.Mark != "" {
+				s.Mark = fate.Mark
+			} else {
+				continue
+			}
+			changed = append(changed, s)
+		}
+		return t.saveMarks(changed)
+	})
+}
+
+// against says why the suspension is settled; "" when it stands.
+func (f Fate) against(s *session) string {
+	switch {
+	case f.Outcome == OutcomeGone:
+		return "the session was deleted"
+	case f.Outcome == OutcomeArchived:
+		return "the session was archived"
+	case s.Mark != "" && f.Mark != "" && f.Mark != s.Mark:
+		return "it went on without us"
+	}
+	return ""
+}
+
+// saveMarks saves settled rows whole, and of the others the mark only.
+func (t *tx) saveMarks(list []*session) error {
+	var settled []*session
+	marks := make(map[string]string, len(list))
+	for _, s := range list {
+		if s.Suspended == 0 {
+			settled = append(settled, s)
+		} else {
+			marks[s.ID] = s.Mark
+		}
+	}
+	if err := t.save(settled...); err != nil {
+		return err
+	}
+	return t.setEach("mark = each.value", marks)
+}
+
+// setEach updates many rows by one statement; values go by session.
+func (t *tx) setEach(set string, values map[string]string) error {
+	if len(values) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	return t.exec("UPDATE session SET "+set+" FROM json_each(?) AS each WHERE session.id = each.key", string(text))
+}
+
+func (l *Ledger) list(ctx context.Context, where string, args ...any) (list []*session, err error) {
+	err = l.read(ctx, func(t *tx) error {
+		list, err = sessions(t, where, args...)
+		return err
+	})
+	return list, err
+}
+
+// Describe fetches descriptions of suspensions that have none. db is the
+// database of the incarnation that runs or was parked last.
+func (l *Ledger) Describe(ctx context.Context, db Database) error {
+	list, err := l.list(ctx, "WHERE (time_suspended IS NOT NULL OR phase <> '') AND description IS NULL")
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	names := make([]string, len(list))
+	for i, s := range list {
+		names[i] = s.ID
+	}
+	found, err := db.Describe(ctx, names)
+	if err != nil {
+		return fmt.Errorf("cannot describe the suspended sessions: %w", err)
+	}
+	descriptions, parents := map[string]string{}, map[string]string{}
+	for id, d := range found {
+		text, err := json.Marshal(d.plain())
+		if err != nil {
+			return err
+		}
+		descriptions[id] = string(text)
+		if d.Parent != "" {
+			parents[id] = d.Parent
+		}
+	}
+	return l.change(ctx, func(t *tx) error {
+		t.shown = len(found) > 0
+		if err := t.setEach("description = each.value", descriptions); err != nil {
+			return err
+		}
+		return t.setEach("parent_id = each.value", parents)
+	})
+}
+
+// plain cleans what a session wrote itself. Its directory is kept as it is: it is used, not only shown.
+func (d Description) plain() Description {
+	d.Title = PlainText(d.Title, 200)
+	d.WaitingFor = PlainText(d.WaitingFor, 20)
+	d.Children = nil // the ledger knows who waits under whom
+	if d.LastPrompt != nil {
+		d.LastPrompt = &Prompt{Text: PlainText(d.LastPrompt.Text, 300), At: d.LastPrompt.At}
+	}
+	if d.LastTool != nil {
+		d.LastTool = &Tool{Name: PlainText(d.LastTool.Name, 60), Input: PlainText(d.LastTool.Input, 300), Status: PlainText(d.LastTool.Status, 20)}
+	}
+	return d
+}
+
+// Recover decides about consents that an earlier supervisor left without an
+// outcome, once a server is ready, spawned or adopted, and before a Resumer works
+// on the ledger. lookup asks that server by the idempotency key; nil when it
+// can't be asked. Nothing is delivered again.
+func (l *Ledger) Recover(ctx context.Context, lookup func(context.Context, Delivery) (Arrival, error), db Database) error {
+	list, err := l.list(ctx, "WHERE phase IN ('queued', 'resuming')")
+	if err != nil {
+		return err
+	}
+	for _, s := range list {
+		ticket := Ticket{Delivery: Delivery{Session: s.ID, Suspended: s.Consumed}, Consent: s.Consent, Mark: s.Mark}
+		if s.Phase == phaseQueued {
+			err = l.PutBack(ctx, ticket, "the supervisor ended before it was resumed", "")
+		} else {
+			err = l.recover(ctx, ticket, lookup, db)
+		}
+		if err != nil && !errors.Is(err, ErrNotPending) {
+			return fmt.Errorf("cannot recover %s: %w", s.ID, err)
+		}
+	}
+	return nil
+}
+
+func (l *Ledger) recover(ctx context.Context, ticket Ticket, lookup func(context.Context, Delivery) (Arrival, error), db Database) error {
+	err := l.read(ctx, func(t *tx) error {
+		s, err := t.fetch(ticket, phaseResuming)
+		if err != nil {
+			return err
+		}
+		return t.fill(&ticket.Delivery, s)
+	})
+	if err != nil {
+		return err
+	}
+	arrival := ArrivalUnknown
+	if lookup != nil {
+		// An error is as good as not knowing.
+		if a, err := lookup(ctx, ticket.Delivery); err == nil {
+			arrival = a
+		}
+	}
+	fates, err := db.Fates(ctx, []string{ticket.Session})
+	if err != nil {
+		fates = nil // as good as not knowing
+	}
+	return l.decide(ctx, ticket, arrival, fates[ticket.Session])
+}
+
+// decide ends a delivery whose outcome wasn't told, by what can be known of it.
+func (l *Ledger) decide(ctx context.Context, ticket Ticket, arrival Arrival, fate Fate) error {
+	moved := fate.Mark != "" && ticket.Mark != "" && fate.Mark != ticket.Mark
+	switch {
+	case arrival == Arrived:
+		return l.Delivered(ctx, ticket, "the server has it")
+	case arrival == NotArrived && moved:
+		return l.step(ctx, ticket, func(t *tx, s *session) error { return t.settle(s, "it went on without us") }, phaseResuming)
+	case arrival == NotArrived:
+		return l.PutBack(ctx, ticket, "it did not reach the server", "")
+	case moved:
+		return l.Delivered(ctx, ticket, "the server's database shows it")
+	}
+	return l.Unknown(ctx, ticket, "the connection broke while it was being resumed; it may have been continued", "")
+}

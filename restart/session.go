@@ -1,0 +1,181 @@
+package restart
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+)
+
+// phase is how far a consent has come.
+type phase string
+
+const (
+	phaseNone     phase = ""
+	phaseQueued   phase = "queued"
+	phaseResuming phase = "resuming"
+	phaseCovered  phase = "covered" // consumed together with the session it waits under
+	phaseUnknown  phase = "unknown" // suspended again, for the outcome can't be known
+)
+
+// session is a row of the table session. Times are Unix ms, 0 is none.
+type session struct {
+	ID, Parent, Generation, Database, Incarnation string
+	Claimed                                       int64
+	Attempts                                      int
+	Seen, Suspended, LastSuspended                int64
+	Cause                                         Cause
+	Mark                                          string
+	Phase                                         phase
+	Consumed, Consent                             int64
+	CoveredBy, Reason                             string
+	Resumes                                       int
+	Ours                                          bool
+	Waiting                                       string
+	Shown                                         int64
+	Description                                   sql.NullString
+}
+
+const sessionColumns = `id, parent_id, generation, database, incarnation, coalesce(time_claimed, 0), attempts, time_seen,
+	coalesce(time_suspended, 0), last_suspended, cause, mark, phase, consumed, consent, covered_by, reason, resumes, ours,
+	waiting, shown, description`
+
+// live says that the session is at work, as far as events told.
+func (s *session) live() bool { return s.Claimed != 0 && s.Suspended == 0 && s.Phase == phaseNone }
+
+// flying says that a consent has consumed its suspension and its outcome is not known yet.
+func (s *session) flying() bool {
+	return s.Phase == phaseQueued || s.Phase == phaseResuming || s.Phase == phaseCovered
+}
+
+// suspension is the time that names its suspension, pending or consumed; 0 is none.
+func (s *session) suspension() int64 {
+	if s.Suspended != 0 {
+		return s.Suspended
+	}
+	return s.Consumed
+}
+
+// description gives what was stored by Describe, with what was known before.
+func (s *session) description() Description {
+	var d Description
+	if s.Description.Valid {
+		// What we wrote ourselves; a damaged text only costs the description.
+		_ = json.Unmarshal([]byte(s.Description.String), &d)
+	}
+	if d.WaitingFor == "" {
+		d.WaitingFor = s.Waiting
+	}
+	if d.Parent == "" {
+		d.Parent = s.Parent
+	}
+	return d
+}
+
+type querier interface {
+	Query(query string, args ...any) (*sql.Rows, error)
+}
+
+// sessions reads rows; where continues the statement after FROM session.
+func sessions(q querier, where string, args ...any) ([]*session, error) {
+	rows, err := q.Query("SELECT "+sessionColumns+" FROM session "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []*session
+	for rows.Next() {
+		s := new(session)
+		if err := rows.Scan(&s.ID, &s.Parent, &s.Generation, &s.Database, &s.Incarnation, &s.Claimed, &s.Attempts, &s.Seen,
+			&s.Suspended, &s.LastSuspended, &s.Cause, &s.Mark, &s.Phase, &s.Consumed, &s.Consent, &s.CoveredBy, &s.Reason,
+			&s.Resumes, &s.Ours, &s.Waiting, &s.Shown, &s.Description); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, rows.Err()
+}
+
+// find gives the session's row, nil when it has none.
+func find(q querier, id string) (*session, error) {
+	list, err := sessions(q, "WHERE id = ?", id)
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// save writes the rows, new and old ones, by one statement.
+func (t *tx) save(list ...*session) error {
+	if len(list) == 0 {
+		return nil
+	}
+	rows := make([][]any, len(list))
+	for i, s := range list {
+		var description any
+		if s.Description.Valid {
+			description = s.Description.String
+		}
+		rows[i] = []any{s.ID, s.Parent, s.Generation, s.Database, s.Incarnation, orNull(s.Claimed), s.Attempts, s.Seen,
+			orNull(s.Suspended), s.LastSuspended, s.Cause, s.Mark, s.Phase, s.Consumed, s.Consent, s.CoveredBy, s.Reason,
+			s.Resumes, boolInt(s.Ours), s.Waiting, s.Shown, description}
+	}
+	return t.bulk(`INSERT OR REPLACE INTO session (id, parent_id, generation, database, incarnation, time_claimed, attempts, time_seen,
+		time_suspended, last_suspended, cause, mark, phase, consumed, consent, covered_by, reason, resumes, ours, waiting, shown,
+		description)`, 22, rows)
+}
+
+func orNull(v int64) any {
+	if v == 0 {
+		return nil
+	}
+	return v
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// bulk runs an INSERT of many rows by one statement; width is the number of columns.
+func (t *tx) bulk(insert string, width int, rows [][]any) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return err
+	}
+	columns := ""
+	for i := range width {
+		if i > 0 {
+			columns += ", "
+		}
+		columns += fmt.Sprintf("value ->> %d", i)
+	}
+	return t.exec(insert+" SELECT "+columns+" FROM json_each(?)", string(text))
+}
+
+// note adds a line to the journal.
+func (t *tx) note(s *session, what, detail string) {
+	t.lines = append(t.lines, JournalEntry{Time: t.now, Session: s.ID, SuspendedAt: s.suspension(), What: what, Detail: detail})
+	t.shown = true
+}
+
+func (t *tx) writeJournal() error {
+	rows := make([][]any, len(t.lines))
+	for i, e := range t.lines {
+		rows[i] = []any{e.Time, e.Session, e.SuspendedAt, e.What, e.Detail}
+	}
+	return t.bulk("INSERT INTO journal (time, session, time_suspended, what, detail)", 5, rows)
+}
+
+// ids gives the parameter for "IN (SELECT value FROM json_each(?))".
+func ids(list []string) string {
+	text, err := json.Marshal(list)
+	if err != nil || list == nil {
+		return "[]" // a list of strings always can be written
+	}
+	return string(text)
+}
