@@ -76,7 +76,6 @@ func askShell(ctx context.Context, shell string, form []string) (string, error) 
 	}
 	defer func() { _ = r.Close() }()
 	cmd := exec.Command(shell, append(slices.Clone(form), loginScript)...)
-	cmd.Env = append(os.Environ(), "TERM=dumb")
 	cmd.Stdout = w
 	// A session of its own: an interactive shell would otherwise take the terminal, or be stopped by it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
@@ -69,7 +70,8 @@ func snapshot(ctx context.Context) ([]process, error) {
 			continue
 		}
 		s, err := readStat(pid)
-		if errors.Is(err, ErrNoProcess) || s.ended() {
+		// Where /proc is mounted with hidepid, those of other users can't be read.
+		if errors.Is(err, ErrNoProcess) || errors.Is(err, fs.ErrPermission) || s.ended() {
 			continue
 		}
 		if err != nil {
