@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -34,6 +35,10 @@ const (
 	faint  = "2"
 )
 
+// clean makes text fit for one line of a terminal: escape sequences are dropped
+// whole, of which PlainText would leave the parameters behind.
+func clean(s string, max int) string { return restart.PlainText(withoutEscapes(s), max) }
+
 func (t Text) paint(style, s string) string {
 	if !t.Color || s == "" {
 		return s
@@ -50,7 +55,7 @@ func (t Text) ageMS(ms int64) string { return t.age(time.UnixMilli(ms)) }
 type rows struct{ strings.Builder }
 
 func (r *rows) add(label, format string, args ...any) {
-	fmt.Fprintf(r, "%-12s%s\n", label, fmt.Sprintf(format, args...))
+	fmt.Fprintf(r, "%-13s%s\n", label, fmt.Sprintf(format, args...))
 }
 
 // Status renders the answer of `status`.
@@ -59,7 +64,7 @@ func (t Text) Status(st Status) string {
 	s := st.Server
 	r.add("server", "%s", t.serverLine(s))
 	if s.Reason != "" {
-		r.add("", "%s", restart.PlainText(s.Reason, maxReason))
+		r.add("", "%s", clean(s.Reason, maxReason))
 	}
 	if s.NextAttempt != nil {
 		r.add("", "next attempt %s", t.age(*s.NextAttempt))
@@ -67,10 +72,10 @@ func (t Text) Status(st Status) string {
 	if s.State != "running" && s.LastExit != nil {
 		r.add("", "last exit: %s, %s", exitWords(*s.LastExit), t.age(s.LastExit.At))
 		for _, line := range s.LastExit.Output {
-			r.add("", "  %s", t.paint(faint, restart.PlainText(line, maxLine)))
+			r.add("", "  %s", t.paint(faint, clean(line, maxLine)))
 		}
 	}
-	r.add("supervisor", "pid %d, version %s, started %s", st.Supervisor.PID, st.Supervisor.Version, t.age(st.Supervisor.Since))
+	r.add("supervisor", "pid %d, version %s, started %s", st.Supervisor.PID, clean(st.Supervisor.Version, maxLine), t.age(st.Supervisor.Since))
 	r.add("sessions", "%d at work, %s", len(st.Sessions.Active), t.waiting(st.Sessions.Pending))
 	return r.String()
 }
@@ -80,15 +85,15 @@ func (t Text) serverLine(s ServerStatus) string {
 	if style == "" {
 		style = warn
 	}
-	line := t.paint(style, s.State)
+	line := t.paint(style, clean(s.State, maxLine))
 	if s.Version != "" {
-		line += fmt.Sprintf(", opencode %s (%s)", restart.PlainText(s.Version, maxLine), s.Generation)
+		line += fmt.Sprintf(", opencode %s (%s)", clean(s.Version, maxLine), clean(s.Generation, maxLine))
 	}
 	if s.PID != 0 {
 		line += fmt.Sprintf(", pid %d", s.PID)
 	}
 	if s.URL != "" {
-		line += ", " + restart.PlainText(s.URL, maxLine)
+		line += ", " + clean(s.URL, maxLine)
 	}
 	if s.RSSBytes > 0 {
 		line += ", " + humanize.IBytes(uint64(s.RSSBytes))
@@ -115,7 +120,7 @@ func (t Text) waiting(n int) string {
 
 func exitWords(e Exit) string {
 	if e.Signal != "" {
-		return "killed by " + e.Signal
+		return "killed by " + clean(e.Signal, maxLine)
 	}
 	return fmt.Sprintf("exit code %d", e.Code)
 }
@@ -139,35 +144,37 @@ func (t Text) Pending(p Pending) string {
 // Suspension renders what a person sees before consenting.
 func (t Text) Suspension(s Suspension) string {
 	var b rows
-	head := t.paint(strong, restart.PlainText(s.ID, maxLine)) + "  " + causeWords(s.Cause) + " " + t.ageMS(s.SuspendedAt)
+	head := t.paint(strong, clean(s.ID, maxLine)) + "  " + causeWords(s.Cause) + " " + t.ageMS(s.SuspendedAt)
 	if s.State != restart.StatePending && s.State != "" {
-		head += "  " + t.paint(warn, stateWords(s.State))
+		head += "  " + t.paint(warn, clean(stateWords(s.State), maxLine))
 	}
 	fmt.Fprintln(&b, head)
 	row := func(label, format string, args ...any) { b.add("  "+label, format, args...) }
 	if s.Reason != "" {
-		row("", "%s", t.paint(warn, restart.PlainText(s.Reason, maxReason)))
+		row("", "%s", t.paint(warn, clean(s.Reason, maxReason)))
 	}
-	title := restart.PlainText(s.Title, maxLine)
+	title := clean(s.Title, maxLine)
 	if title == "" {
 		title = "(none)"
 	}
 	row("title", "%s", title)
-	row("directory", "%s", restart.PlainText(s.Directory, maxReason))
+	if s.Directory != "" {
+		row("directory", "%s", clean(s.Directory, maxReason))
+	}
 	if p := s.LastPrompt; p != nil {
-		row("you wrote", "%s  (%s)", restart.PlainText(p.Text, maxLine), t.ageMS(p.At))
+		row("you wrote", "%s  (%s)", clean(p.Text, maxLine), t.ageMS(p.At))
 	}
 	if tool := s.LastTool; tool != nil {
 		row("last tool", "%s", t.tool(*tool))
 	}
 	if s.WaitingFor != "" {
-		row("waits for", "a %s", restart.PlainText(s.WaitingFor, maxLine))
+		row("waits for", "a %s", clean(s.WaitingFor, maxLine))
 	}
 	if len(s.Children) > 0 {
-		row("subagents", "%s", restart.PlainText(strings.Join(s.Children, ", "), maxReason))
+		row("subagents", "%s", clean(strings.Join(s.Children, ", "), maxReason))
 	}
 	for _, j := range s.Jobs {
-		row("job", "%s (%s, %s)", restart.PlainText(j.Text, maxLine), restart.PlainText(j.Kind, maxLine), restart.PlainText(j.Status, maxLine))
+		row("job", "%s (%s, %s)", clean(j.Text, maxLine), clean(j.Kind, maxLine), clean(j.Status, maxLine))
 	}
 	if s.Resumes > 0 {
 		row("resumed", "%s already", times(s.Resumes))
@@ -179,8 +186,8 @@ func (t Text) Suspension(s Suspension) string {
 }
 
 func (t Text) tool(tool restart.Tool) string {
-	line := restart.PlainText(tool.Name, maxLine)
-	if in := restart.PlainText(tool.Input, maxLine); in != "" {
+	line := clean(tool.Name, maxLine)
+	if in := clean(tool.Input, maxLine); in != "" {
 		line += " " + in
 	}
 	switch tool.Status {
@@ -189,7 +196,7 @@ func (t Text) tool(tool restart.Tool) string {
 	case "running":
 		return line + "  " + t.paint(bad, "outcome unknown")
 	default:
-		return line + "  " + restart.PlainText(tool.Status, maxLine)
+		return line + "  " + clean(tool.Status, maxLine)
 	}
 }
 
@@ -221,15 +228,17 @@ func stateWords(s restart.State) string {
 func (t Text) Detail(d Detail) string {
 	var b rows
 	b.WriteString(t.Suspension(d.Suspension))
-	if !d.Pending {
-		b.WriteString(t.paint(faint, "  no longer pending") + "\n")
+	if at := time.UnixMilli(d.SuspendedAt).In(t.Now.Location()).Format(time.DateTime); d.Pending {
+		b.add("  since", "%s  (--at %d)", at, d.SuspendedAt)
+	} else {
+		b.add("  since", "%s  %s", at, t.paint(faint, "no longer pending"))
 	}
 	if len(d.Journal) == 0 {
 		return b.String()
 	}
 	b.WriteString("journal\n")
 	for _, e := range d.Journal {
-		line := fmt.Sprintf("  %s  %-10s %s", e.Time.In(t.Now.Location()).Format(time.DateTime), restart.PlainText(e.What, maxLine), restart.PlainText(e.Detail, maxLine))
+		line := fmt.Sprintf("  %s  %-10s %s", e.Time.In(t.Now.Location()).Format(time.DateTime), clean(e.What, maxLine), clean(e.Detail, maxLine))
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	return b.String()
@@ -245,18 +254,18 @@ func (t Text) Result(r Result) string {
 		"unknown": t.paint(bad, "unknown") + ": whether it was resumed can't be told",
 	}[r.Outcome]
 	if words == "" {
-		words = restart.PlainText(r.Outcome, maxLine)
+		words = clean(r.Outcome, maxLine)
 	}
-	line := restart.PlainText(r.ID, maxLine) + "  " + words
+	line := clean(r.ID, maxLine) + "  " + words
 	if r.Reason != "" {
-		line += "\n  " + restart.PlainText(r.Reason, maxReason)
+		line += "\n  " + clean(r.Reason, maxReason)
 	}
 	return line + "\n"
 }
 
 // Dismissed renders the answer of `dismiss`.
 func (t Text) Dismissed(d Dismissed) string {
-	line := restart.PlainText(d.ID, maxLine) + "  dismissed"
+	line := clean(d.ID, maxLine) + "  dismissed"
 	if d.Dismissed > 1 {
 		line += ", with " + plural(d.Dismissed-1, "subagent", "subagents")
 	}
@@ -275,38 +284,50 @@ func plural(n int, one, many string) string {
 // PlainLines gives a writer that sends lines to w as a terminal may be sent
 // them: without escape sequences and control characters. A line without its end
 // waits for it, up to 64 KiB.
-func PlainLines(w io.Writer) io.Writer { return &plainLines{w: w} }
+func PlainLines(w io.Writer) io.Writer {
+	return &lines{w: w, show: func(line string) string { return clean(line, maxLogLine) }}
+}
+
+// JSONLines is like PlainLines, and makes each line {"line":"…"}.
+func JSONLines(w io.Writer) io.Writer {
+	return &lines{w: w, show: func(line string) string {
+		b, _ := json.Marshal(struct { // a string always can be
+			Line string `json:"line"`
+		}{line})
+		return string(b)
+	}}
+}
 
 const (
 	maxHeld    = 64 << 10 // bytes of a line that waits for its end
-	maxLogLine = 8 << 10  // runes of a line that is shown
+	maxLogLine = 8 << 10  // graphemes of a line that is shown
 )
 
-type plainLines struct {
+type lines struct {
 	w    io.Writer
+	show func(line string) string
 	held []byte
 }
 
-func (p *plainLines) Write(b []byte) (int, error) {
-	p.held = append(p.held, b...)
+func (l *lines) Write(b []byte) (int, error) {
+	l.held = append(l.held, b...)
 	for {
-		end := bytes.IndexByte(p.held, '\n')
-		if end < 0 && len(p.held) > maxHeld {
-			end = maxHeld
+		end, rest := bytes.IndexByte(l.held, '\n'), 1
+		if end < 0 && len(l.held) > maxHeld {
+			end, rest = maxHeld, 0
 		}
 		if end < 0 {
 			return len(b), nil
 		}
-		line := restart.PlainText(withoutEscapes(string(p.held[:end])), maxLogLine)
-		p.held = p.held[end+1:]
-		if _, err := io.WriteString(p.w, line+"\n"); err != nil {
+		line := l.show(string(l.held[:end]))
+		l.held = l.held[end+rest:]
+		if _, err := io.WriteString(l.w, line+"\n"); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// withoutEscapes drops ECMA-48 control sequences (colours, cursor movements)
-// whole; PlainText would leave their parameters behind.
+// withoutEscapes drops ECMA-48 control sequences: colours, cursor movements.
 func withoutEscapes(s string) string {
 	var b strings.Builder
 	for {

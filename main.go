@@ -1,0 +1,451 @@
+// Command intermission keeps the OpenCode server running in the background, and
+// makes sure that no session goes on working after a restart until its user says
+// so. Its commands, files and exit statuses are those of its README.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/DeRuina/timberjack"
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+
+	"intermission/platform"
+	"intermission/supervisor"
+	"intermission/supervisor/control"
+	"intermission/supervisor/devserver"
+)
+
+// version is set by the linker: -X main.version=1.2.3.
+var version = ""
+
+// commands is the command line.
+type commands struct {
+	JSON bool `name:"json" help:"Print JSON, errors too."`
+
+	Run        runCommand        `cmd:"" help:"Run the supervisor in the foreground: what the service starts."`
+	Status     serverCommand     `cmd:"" help:"Show supervisor, server and counts."`
+	Pending    pendingCommand    `cmd:"" help:"List the sessions that wait for consent."`
+	Show       showCommand       `cmd:"" help:"Show everything known about one suspension, and its journal."`
+	Resume     resumeCommand     `cmd:"" help:"Consent to one session: it goes on working."`
+	Dismiss    dismissCommand    `cmd:"" help:"Settle one session without resuming it; its history stays."`
+	Start      serverCommand     `cmd:"" help:"Start the server, and keep it started."`
+	Stop       serverCommand     `cmd:"" help:"Stop the server, and keep it stopped."`
+	Restart    serverCommand     `cmd:"" help:"Stop the server and start it again."`
+	Logs       logsCommand       `cmd:"" help:"Print the server's output."`
+	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
+	Version    versionCommand    `cmd:"" help:"Print the version."`
+	Devserver  devserverCommand  `cmd:"" hidden:"" passthrough:"" help:"Run the embedded development server."`
+}
+
+// exitStatuses gives each error code the exit status of the command that meets it.
+var exitStatuses = map[string]int{
+	control.CodeFailed:       1,
+	control.CodeUsage:        2,
+	control.CodeAmbiguous:    2,
+	control.CodeNoSupervisor: 3,
+	control.CodeNotPending:   4,
+	control.CodeRefused:      5,
+	control.CodeUnknown:      6,
+}
+
+// outcomeStatuses gives the exit status of a resume that was answered.
+var outcomeStatuses = map[string]int{"resumed": 0, "queued": 0, "already": 4, "refused": 5, "unknown": 6}
+
+// exitStatus ends the program with a status and prints nothing more.
+type exitStatus int
+
+func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
+
+// surroundings is what a command sees of the process.
+type surroundings struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	asks           bool // a person can be asked: the input is a terminal
+	shows          bool // the output is a terminal
+	json           bool
+	app            *kong.Application
+}
+
+func main() {
+	os.Exit(execute(os.Args[1:], &surroundings{
+		stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv,
+		asks:  term.IsTerminal(int(os.Stdin.Fd())),
+		shows: term.IsTerminal(int(os.Stdout.Fd())),
+	}))
+}
+
+// execute runs one command and returns its exit status.
+func execute(args []string, s *surroundings) int {
+	var c commands
+	helped := false
+	parser, err := kong.New(&c, kong.Name("intermission"),
+		kong.Description("Keeps the OpenCode server running. After a restart, no session goes on until you say so."),
+		kong.Writers(s.stdout, s.stderr), kong.Exit(func(int) { helped = true }), kong.BindToProvider(s.client))
+	if err != nil {
+		return s.fail(err)
+	}
+	s.app = parser.Model
+	parsed, err := parser.Parse(args)
+	if helped {
+		return 0
+	}
+	s.json = c.JSON
+	if err != nil {
+		s.json = s.json || asksJSON(args)
+		return s.fail(&control.Error{Code: control.CodeUsage, Message: err.Error() + "; see: intermission --help"})
+	}
+	if err := parsed.Run(s); err != nil {
+		return s.fail(err)
+	}
+	return 0
+}
+
+// asksJSON finds --json in a command line that could not be parsed.
+func asksJSON(args []string) bool {
+	for _, a := range args {
+		if a == "--" {
+			return false
+		}
+		if a == "--json" {
+			return true
+		}
+	}
+	return false
+}
+
+// fail reports err to a person, with --json to a script too, and returns the exit status.
+func (s *surroundings) fail(err error) int {
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status)
+	}
+	e := control.AsError(err)
+	if s.json {
+		_ = s.printJSON(map[string]*control.Error{"error": e})
+	}
+	fmt.Fprintln(s.stderr, "intermission:", e.Message)
+	if status, known := exitStatuses[e.Code]; known {
+		return status
+	}
+	return exitStatuses[control.CodeFailed]
+}
+
+func (s *surroundings) printJSON(v any) error {
+	e := json.NewEncoder(s.stdout)
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// print prints v with --json, its text otherwise.
+func (s *surroundings) print(v any, text string) error {
+	if s.json {
+		return s.printJSON(v)
+	}
+	_, err := io.WriteString(s.stdout, text)
+	return err
+}
+
+// text renders for standard output, in colour only on a terminal.
+func (s *surroundings) text() control.Text {
+	colour := s.shows && s.getenv("NO_COLOR") == "" && s.getenv("TERM") != "dumb"
+	return control.Text{Color: colour, Now: time.Now()}
+}
+
+func (s *surroundings) client() (*control.Client, error) {
+	paths, err := platform.FindPaths(s.getenv)
+	if err != nil {
+		return nil, err
+	}
+	return control.Dial(paths.Socket), nil
+}
+
+// untilStopped gives a context that ends with SIGINT or SIGTERM, which are its cause.
+func untilStopped() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+type runCommand struct{}
+
+func (runCommand) Run(s *surroundings) error {
+	paths, err := platform.FindPaths(s.getenv)
+	if err != nil {
+		return err
+	}
+	config, err := supervisor.LoadConfig(paths.ConfigFile)
+	if err != nil {
+		return err
+	}
+	if err := platform.EnsurePrivateDir(paths.Log); err != nil {
+		return err
+	}
+	const mega = 1 << 20
+	file := &timberjack.Logger{
+		Filename: filepath.Join(paths.Log, "intermission.log"), FileMode: 0o600,
+		MaxSize:    int((config.Log.MaxSize + mega - 1) / mega),
+		MaxBackups: max(config.Log.Keep, 1), // its 0 keeps all
+	}
+	defer file.Close()
+	ctx, stop := untilStopped()
+	defer stop()
+	return supervisor.Run(ctx, supervisor.Options{
+		Version: programVersion(), Paths: paths, Config: config,
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.stderr, file), nil)),
+	})
+}
+
+// serverCommand is each command that one call answers with the status.
+type serverCommand struct{}
+
+func (serverCommand) Run(s *surroundings, client *control.Client, parsed *kong.Context) error {
+	status, err := map[string]func(context.Context) (control.Status, error){
+		"status": client.Status, "start": client.StartServer, "stop": client.StopServer, "restart": client.RestartServer,
+	}[parsed.Command()](context.Background())
+	if err != nil {
+		return err
+	}
+	return s.print(status, s.text().Status(status))
+}
+
+type pendingCommand struct{}
+
+func (pendingCommand) Run(s *surroundings, client *control.Client) error {
+	pending, err := client.Pending(context.Background())
+	if err != nil {
+		return err
+	}
+	return s.print(pending, s.text().Pending(pending))
+}
+
+type showCommand struct {
+	ID string `arg:"" help:"A session id, or an unambiguous beginning of one."`
+}
+
+func (c *showCommand) Run(s *surroundings, client *control.Client) error {
+	detail, err := client.Show(context.Background(), c.ID)
+	if err != nil {
+		return err
+	}
+	return s.print(detail, s.text().Detail(detail))
+}
+
+// chosen names one suspension.
+type chosen struct {
+	ID string `arg:"" help:"A session id, or an unambiguous beginning of one."`
+	At int64  `placeholder:"TIME" help:"The suspension that was seen, by its time in milliseconds."`
+}
+
+// look gives the session in full, and the suspension that is meant: what stands
+// now is what an act without --at is about.
+func (c *chosen) look(ctx context.Context, client *control.Client) (d control.Detail, at int64, err error) {
+	d, err = client.Show(ctx, c.ID)
+	if c.At != 0 {
+		return d, c.At, err
+	}
+	return d, d.SuspendedAt, err
+}
+
+type resumeCommand struct {
+	chosen
+	Yes bool `short:"y" help:"Consent without being asked."`
+}
+
+func (c *resumeCommand) Run(s *surroundings, client *control.Client) error {
+	if !c.Yes && !s.asks {
+		return &control.Error{Code: control.CodeUsage, Message: "no terminal to ask for consent on; to consent without being asked, add --yes"}
+	}
+	ctx := context.Background()
+	detail, at, err := c.look(ctx, client)
+	if err != nil {
+		return err
+	}
+	if !c.Yes {
+		if err := s.confirm(detail, at); err != nil {
+			return err
+		}
+	}
+	result, err := client.Resume(ctx, detail.ID, at)
+	if err != nil {
+		return err
+	}
+	if err := s.print(result, s.text().Result(result)); err != nil {
+		return err
+	}
+	status, known := outcomeStatuses[result.Outcome]
+	if !known {
+		status = outcomeStatuses["unknown"]
+	}
+	if status != 0 {
+		return exitStatus(status)
+	}
+	return nil
+}
+
+// confirm shows what will go on and asks for consent to it; nil is a yes.
+func (s *surroundings) confirm(d control.Detail, at int64) error {
+	if !d.Pending || d.SuspendedAt != at {
+		return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that suspension of %s is not pending any more; see: intermission show %s", d.ID, d.ID)}
+	}
+	text := s.text()
+	text.Color = false // standard error may be another thing
+	fmt.Fprintf(s.stderr, "%s\nResume this session now? [y/N] ", text.Suspension(d.Suspension))
+	line, err := bufio.NewReader(s.stdin).ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(s.stderr) // the answer ended no line
+	}
+	switch strings.ToLower(strings.TrimSpace(line)) {
+	case "y", "yes":
+		return nil
+	}
+	return &control.Error{Code: control.CodeFailed, Message: "not resumed; it stays pending"}
+}
+
+type dismissCommand struct{ chosen }
+
+func (c *dismissCommand) Run(s *surroundings, client *control.Client) error {
+	ctx := context.Background()
+	detail, at, err := c.look(ctx, client)
+	if err != nil {
+		return err
+	}
+	dismissed, err := client.Dismiss(ctx, detail.ID, at)
+	if err != nil {
+		return err
+	}
+	return s.print(dismissed, s.text().Dismissed(dismissed))
+}
+
+type logsCommand struct {
+	Follow bool `short:"f" help:"Print what comes, until interrupted."`
+	Lines  int  `short:"n" default:"100" placeholder:"N" help:"How many lines (100), -1 for all."`
+}
+
+func (c *logsCommand) Run(s *surroundings, client *control.Client) error {
+	out := s.stdout
+	switch {
+	case s.json:
+		out = control.JSONLines(out)
+	case s.shows:
+		out = control.PlainLines(out)
+	}
+	return client.Logs(context.Background(), out, c.Lines, c.Follow)
+}
+
+type versionCommand struct{}
+
+func (versionCommand) Run(s *surroundings) error {
+	v := programVersion()
+	return s.print(map[string]string{"version": v}, "intermission "+v+"\n")
+}
+
+// programVersion is what the linker was told, else the module's version or revision.
+func programVersion() string {
+	if version != "" {
+		return version
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return strings.TrimPrefix(info.Main.Version, "v")
+}
+
+type devserverCommand struct {
+	Args []string `arg:"" optional:""`
+}
+
+func (c *devserverCommand) Run(s *surroundings) error {
+	ctx, stop := untilStopped()
+	defer stop()
+	return exitStatus(devserver.Main(ctx, c.Args, s.getenv, s.stdout, s.stderr))
+}
+
+type completionCommand struct {
+	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
+}
+
+func (c *completionCommand) Run(s *surroundings) error {
+	script := map[string]func(*kong.Application) string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[c.Shell]
+	_, err := io.WriteString(s.stdout, script(s.app))
+	return err
+}
+
+// offered gives what may follow a command: its flags, the application's included,
+// and the words of an argument that is a choice.
+func offered(command *kong.Node) (flags []*kong.Flag, words []string) {
+	for _, group := range command.AllFlags(true) {
+		flags = append(flags, group...)
+	}
+	for _, arg := range command.Positional {
+		if arg.Enum != "" {
+			words = append(words, arg.EnumSlice()...)
+		}
+	}
+	return flags, words
+}
+
+func bashCompletion(app *kong.Application) string {
+	var cases, names strings.Builder
+	for _, command := range app.Leaves(true) {
+		flags, words := offered(command)
+		for _, f := range flags {
+			words = append(words, "--"+f.Name)
+		}
+		fmt.Fprintf(&names, "%s ", command.Name)
+		fmt.Fprintf(&cases, "    %s) words='%s' ;;\n", command.Name, strings.Join(words, " "))
+	}
+	return `_intermission() {
+  local word words='` + names.String() + `--help --json'
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    [[ $word == -* ]] || break
+  done
+  case $word in
+` + cases.String() + `  esac
+  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -F _intermission intermission
+`
+}
+
+// zshCompletion is bash's, by zsh's own bridge to it.
+func zshCompletion(app *kong.Application) string {
+	return "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n" + bashCompletion(app)
+}
+
+func fishCompletion(app *kong.Application) string {
+	var b strings.Builder
+	b.WriteString("complete -c intermission -f\n")
+	for _, command := range app.Leaves(true) {
+		fmt.Fprintf(&b, "complete -c intermission -n __fish_use_subcommand -a %s -d %s\n", command.Name, quoted(command.Help))
+		flags, words := offered(command)
+		after := "complete -c intermission -n " + quoted("__fish_seen_subcommand_from "+command.Name)
+		for _, f := range flags {
+			value := ""
+			if !f.IsBool() {
+				value = " -x"
+			}
+			fmt.Fprintf(&b, "%s -l %s%s -d %s\n", after, f.Name, value, quoted(f.Help))
+		}
+		if len(words) > 0 {
+			fmt.Fprintf(&b, "%s -a %s\n", after, quoted(strings.Join(words, " ")))
+		}
+	}
+	return b.String()
+}
+
+// quoted quotes for a shell. Our help texts hold no backslash.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
