@@ -170,9 +170,9 @@ func (d *Database) reopen(ctx context.Context) error {
 	if err := d.release(); err != nil {
 		return err
 	}
-	// 2 s rides out the moments in which a reader must wait: recovery of the WAL
+	// The cache is small because the supervisor is (25 MB in all). 2 s rides out the moments in which a reader must wait: recovery of the WAL
 	// after a kill, and a change of the journal mode.
-	d.pool, err = sql.Open("sqlite", dsn(d.path, "ro", "busy_timeout(2000)", "query_only(1)"))
+	d.pool, err = sql.Open("sqlite", dsn(d.path, "ro", 256, "busy_timeout(2000)", "query_only(1)"))
 	if err != nil {
 		return err
 	}
@@ -211,16 +211,16 @@ func (d *Database) explain(err error) error {
 	return fmt.Errorf("cannot read the server's database %s: %w", d.path, err)
 }
 
-// dsn is the driver's name for path. The cache is small because the supervisor
-// is (25 MB in all), and nothing is mapped because the file may be truncated.
-func dsn(path, mode string, pragmas ...string) string {
+// dsn is the driver's name for path, with a cache of so many kB. Nothing is
+// mapped: the server may truncate the file under us.
+func dsn(path, mode string, cache int, pragmas ...string) string {
 	slashed := filepath.ToSlash(path)
 	if !strings.HasPrefix(slashed, "/") {
 		slashed = "/" + slashed // C:/…
 	}
 	query := url.Values{
 		"mode":    {mode},
-		"_pragma": append([]string{"cache_size(-256)", "mmap_size(0)"}, pragmas...),
+		"_pragma": append([]string{fmt.Sprintf("cache_size(-%d)", cache), "mmap_size(0)"}, pragmas...),
 	}
 	return (&url.URL{Scheme: "file", Path: slashed, RawQuery: query.Encode()}).String()
 }

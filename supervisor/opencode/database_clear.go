@@ -26,7 +26,10 @@ func (d *Database) Clear(ctx context.Context, s restart.Sweep) error {
 	var found shape
 	err := d.read(ctx, func(q querier, now shape) error {
 		found = now
-		return whole(ctx, q, now, s) // so that the lock isn't taken for nothing
+		if len(s.Claims)+len(s.Jobs) > 0 {
+			return nil
+		}
+		return d.unchanged(ctx, q, now, s) // nothing to write: the lock isn't needed
 	})
 	if err != nil || len(s.Claims)+len(s.Jobs) == 0 {
 		return err
@@ -40,39 +43,15 @@ func (d *Database) Clear(ctx context.Context, s restart.Sweep) error {
 	return nil
 }
 
-// whole is ErrChanged when the database doesn't hold as many claims and jobs as s.
-func whole(ctx context.Context, q querier, found shape, s restart.Sweep) error {
-	var claims, jobs int
-	if found.claim != "" {
-		count := fmt.Sprintf(`SELECT count(*) FROM %s WHERE %s IS NOT NULL`, found.sessions, found.claim)
-		if err := q.QueryRowContext(ctx, count).Scan(&claims); err != nil {
-			return err
-		}
-	}
-	if len(found.jobs) > 0 {
-		count := `SELECT count(*) FROM kv WHERE key >= ? AND key < ?`
-		if err := q.QueryRowContext(ctx, count, jobPrefix, jobEnd).Scan(&jobs); err != nil {
-			return err
-		}
-	}
-	if claims != len(s.Claims) || jobs != len(s.Jobs) {
-		return restart.ErrChanged
-	}
-	return nil
-}
-
 // clear works on a connection of its own, which lives only as long.
 func (d *Database) clear(ctx context.Context, found shape, s restart.Sweep) (err error) {
-	claims, jobs, err := rows(s)
-	if err != nil {
-		return err
-	}
 	// No checkpoint at our commit: it would copy the server's whole WAL back while
 	// we hold the lock. synchronous is NORMAL as it is for the server: a clear that
 	// a power failure undoes is found again by the sweep before the next start.
-	// 100 ms a try keeps the wait for the lock answerable to ctx.
-	pool, err := sql.Open("sqlite", dsn(d.path, "rw",
-		"busy_timeout(100)", "wal_autocheckpoint(0)", "synchronous(NORMAL)", "cache_size(-2000)"))
+	// 100 ms a try keeps the wait for the lock answerable to ctx. The cache, which
+	// goes with the connection, lets some thousand claims be changed without spilling.
+	pool, err := sql.Open("sqlite", dsn(d.path, "rw", 4096,
+		"busy_timeout(100)", "wal_autocheckpoint(0)", "synchronous(NORMAL)"))
 	if err != nil {
 		return err
 	}
@@ -87,7 +66,7 @@ func (d *Database) clear(ctx context.Context, found shape, s restart.Sweep) (err
 	held, cancel := context.WithTimeoutCause(ctx, lockBudget,
 		fmt.Errorf("not done after %v of holding its lock; undone", lockBudget))
 	defer cancel()
-	err = take(held, conn, found, s, claims, jobs)
+	err = d.take(held, conn, found, s)
 	if err == nil {
 		err = held.Err() // last exit: a commit that was interrupted might still have happened
 	}
@@ -126,60 +105,71 @@ func begin(ctx context.Context, pool *sql.DB) (*sql.Conn, error) {
 	}
 }
 
-// rows gives the claims as JSON [[id, time, attempts], …] and the jobs as [[key, value], …].
-func rows(s restart.Sweep) (claims, jobs string, err error) {
-	c := make([][3]any, len(s.Claims))
-	for i, claim := range s.Claims {
-		c[i] = [3]any{claim.Session, claim.ClaimedAt, claim.Attempts}
-	}
-	j := make([][2]string, len(s.Jobs))
-	for i, job := range s.Jobs {
-		var row struct{ Value string }
-		if err := json.Unmarshal(job.Raw, &row); err != nil {
-			return "", "", fmt.Errorf("background job %s: %w", job.Key, err)
-		}
-		j[i] = [2]string{job.Key, row.Value}
-	}
-	claimed, err := json.Marshal(c)
-	if err != nil {
-		return "", "", err
-	}
-	keyed, err := json.Marshal(j)
-	return string(claimed), string(keyed), err
-}
-
-// take clears the claims and deletes the jobs, each in one statement that
-// touches only rows that are as they were read, and counts.
-func take(ctx context.Context, conn *sql.Conn, found shape, s restart.Sweep, claims, jobs string) error {
-	if err := whole(ctx, conn, found, s); err != nil {
+// take makes sure that s is exactly what stands there, and then takes all of it,
+// claims and jobs in one statement each.
+func (d *Database) take(ctx context.Context, conn *sql.Conn, found shape, s restart.Sweep) error {
+	if err := d.unchanged(ctx, conn, found, s); err != nil {
 		return err
 	}
 	if len(s.Claims) > 0 {
-		set, same := found.claim+" = NULL", ""
+		set := found.claim + " = NULL"
 		for _, column := range found.owner {
 			set += fmt.Sprintf(`, "%s" = NULL`, column)
 		}
-		if found.attempts {
-			same = `AND s.resume_attempts = r.value ->> 2`
-		}
+		// OR ROLLBACK saves the copies of pages that undoing only this statement would need.
 		if err := exactly(ctx, conn, len(s.Claims), fmt.Sprintf(
-			`UPDATE %[1]s AS s SET %[2]s FROM json_each(?) r
-			  WHERE s.id = r.value ->> 0 AND +s.%[3]s = r.value ->> 1 %[4]s`,
-			found.sessions, set, found.claim, same), claims); err != nil {
+			`UPDATE OR ROLLBACK %s SET %s WHERE %s IS NOT NULL`, found.sessions, set, found.claim)); err != nil {
 			return err
 		}
 	}
 	if len(s.Jobs) > 0 {
-		return exactly(ctx, conn, len(s.Jobs),
-			`DELETE FROM kv WHERE key IN (
-			   SELECT k.key FROM json_each(?) r CROSS JOIN kv k ON k.key = r.value ->> 0 WHERE k.value = r.value ->> 1)`, jobs)
+		return exactly(ctx, conn, len(s.Jobs), `DELETE FROM kv WHERE key >= ? AND key < ?`, jobPrefix, jobEnd)
 	}
 	return nil
 }
 
+// unchanged is restart.ErrChanged unless the claims and jobs of s are exactly those
+// of the database: as many, of the same time and attempts, and of the same value.
+func (d *Database) unchanged(ctx context.Context, q querier, found shape, s restart.Sweep) error {
+	claims := make(map[string]restart.Claim, len(s.Claims))
+	for _, c := range s.Claims {
+		claims[c.Session] = c
+	}
+	values := make(map[string]string, len(s.Jobs))
+	for _, j := range s.Jobs {
+		var row struct{ Value string }
+		if err := json.Unmarshal(j.Raw, &row); err != nil {
+			return fmt.Errorf("background job %s: %w", j.Key, err)
+		}
+		values[j.Key] = row.Value
+	}
+	var now int
+	err := d.eachClaim(ctx, q, found, "''", func(c restart.Claim, _ string) error {
+		if was, ok := claims[c.Session]; !ok || was.ClaimedAt != c.ClaimedAt || was.Attempts != c.Attempts {
+			return restart.ErrChanged
+		}
+		now++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	err = eachJob(ctx, q, found, "''", func(key, value, _ string) error {
+		if was, ok := values[key]; !ok || was != value {
+			return restart.ErrChanged
+		}
+		now++
+		return nil
+	})
+	if err == nil && now != len(s.Claims)+len(s.Jobs) {
+		err = restart.ErrChanged
+	}
+	return err
+}
+
 // exactly runs a statement that must change n rows; otherwise it is ErrChanged.
-func exactly(ctx context.Context, conn *sql.Conn, n int, statement, rows string) error {
-	result, err := conn.ExecContext(ctx, statement, rows)
+func exactly(ctx context.Context, conn *sql.Conn, n int, statement string, args ...any) error {
+	result, err := conn.ExecContext(ctx, statement, args...)
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func newServer(t testing.TB, kind string) *server {
 
 func newServerAt(t testing.TB, kind, path string) *server {
 	t.Helper()
-	db, err := sql.Open("sqlite", dsn(path, "rwc", "journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(5000)"))
+	db, err := sql.Open("sqlite", dsn(path, "rwc", 2000, "journal_mode(WAL)", "synchronous(NORMAL)", "busy_timeout(5000)"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestLockHolder(t *testing.T) {
 	if path == "" {
 		return
 	}
-	db, err := sql.Open("sqlite", dsn(path, "rw", "busy_timeout(5000)"))
+	db, err := sql.Open("sqlite", dsn(path, "rw", 256, "busy_timeout(5000)"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,16 +20,31 @@ const jobPrefix, jobEnd = "job.background/", "job.background0"
 // parsed is an *UnknownShapeError, because whom it would wake can't be told.
 func (d *Database) Sweep(ctx context.Context) (restart.Sweep, error) {
 	var sweep restart.Sweep
-	err := d.read(ctx, func(q querier, s shape) (err error) {
-		if s.claim != "" {
-			if sweep.Claims, err = d.claims(ctx, q, s); err != nil {
-				return err
+	err := d.read(ctx, func(q querier, s shape) error {
+		columns := slices.Concat([]string{"id", "parent_id", s.claim}, s.owner)
+		if s.attempts {
+			columns = append(columns, "resume_attempts")
+		}
+		err := d.eachClaim(ctx, q, s, object(columns), func(c restart.Claim, raw string) error {
+			c.Raw = json.RawMessage(raw)
+			sweep.Claims = append(sweep.Claims, c)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return eachJob(ctx, q, s, object(s.jobs), func(key, value, raw string) error {
+			job, err := parseJob(key, value)
+			if err == nil && !utf8.ValidString(raw) {
+				err = errors.New("not UTF-8")
 			}
-		}
-		if len(s.jobs) > 0 {
-			sweep.Jobs, err = d.backgroundJobs(ctx, q, s)
-		}
-		return err
+			if err != nil {
+				return &UnknownShapeError{Path: d.path, Reason: fmt.Sprintf("background job %q of table kv: %v", key, err)}
+			}
+			job.Raw = json.RawMessage(raw)
+			sweep.Jobs = append(sweep.Jobs, job)
+			return nil
+		})
 	})
 	if err != nil {
 		return restart.Sweep{}, err
@@ -37,60 +52,61 @@ func (d *Database) Sweep(ctx context.Context) (restart.Sweep, error) {
 	return sweep, nil
 }
 
-func (d *Database) claims(ctx context.Context, q querier, s shape) ([]restart.Claim, error) {
-	attempts, columns := "0", slices.Concat([]string{"id", "parent_id", s.claim}, s.owner)
+// eachClaim calls f with each claim, in the order of session ids, and with raw,
+// which is SQL, of its row.
+func (d *Database) eachClaim(ctx context.Context, q querier, s shape, raw string, f func(c restart.Claim, raw string) error) error {
+	if s.claim == "" {
+		return nil
+	}
+	attempts := "0"
 	if s.attempts {
-		attempts, columns = "resume_attempts", append(columns, "resume_attempts")
+		attempts = "resume_attempts"
 	}
 	rows, err := q.QueryContext(ctx, fmt.Sprintf(
-		`SELECT id, %[1]s, %[2]s, %[3]s FROM %[4]s WHERE %[1]s IS NOT NULL ORDER BY id`,
-		s.claim, attempts, object(columns), s.sessions))
+		`SELECT id, %[1]s, %[2]s, %[3]s FROM %[4]s WHERE %[1]s IS NOT NULL ORDER BY id`, s.claim, attempts, raw, s.sessions))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	var claims []restart.Claim
 	for rows.Next() {
 		var c restart.Claim
 		var at any
-		var raw string
 		if err := rows.Scan(&c.Session, &at, &c.Attempts, &raw); err != nil {
-			return nil, err
+			return err
 		}
 		var isTime bool
 		if c.ClaimedAt, isTime = at.(int64); !isTime {
-			return nil, &UnknownShapeError{Path: d.path, Reason: fmt.Sprintf("%s.%s of %s is no time: %v", s.sessions, s.claim, c.Session, at)}
+			return &UnknownShapeError{Path: d.path, Reason: fmt.Sprintf("%s.%s of %s is no time: %v", s.sessions, s.claim, c.Session, at)}
 		}
-		c.Raw = json.RawMessage(raw)
-		claims = append(claims, c)
+		if err := f(c, raw); err != nil {
+			return err
+		}
 	}
-	return claims, rows.Err()
+	return rows.Err()
 }
 
-func (d *Database) backgroundJobs(ctx context.Context, q querier, s shape) ([]restart.Job, error) {
+// eachJob calls f with each background job, in the order of keys, and with raw,
+// which is SQL, of its row.
+func eachJob(ctx context.Context, q querier, s shape, raw string, f func(key, value, raw string) error) error {
+	if len(s.jobs) == 0 {
+		return nil
+	}
 	rows, err := q.QueryContext(ctx, fmt.Sprintf(
-		`SELECT key, value, %s FROM kv WHERE key >= ? AND key < ? ORDER BY key`, object(s.jobs)), jobPrefix, jobEnd)
+		`SELECT key, value, %s FROM kv WHERE key >= ? AND key < ? ORDER BY key`, raw), jobPrefix, jobEnd)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	var jobs []restart.Job
 	for rows.Next() {
-		var key, value, raw string
+		var key, value string
 		if err := rows.Scan(&key, &value, &raw); err != nil {
-			return nil, err
+			return err
 		}
-		job, err := parseJob(key, value)
-		if err == nil && !utf8.ValidString(raw) {
-			err = errors.New("not UTF-8")
+		if err := f(key, value, raw); err != nil {
+			return err
 		}
-		if err != nil {
-			return nil, &UnknownShapeError{Path: d.path, Reason: fmt.Sprintf("background job %q of table kv: %v", key, err)}
-		}
-		job.Raw = json.RawMessage(raw)
-		jobs = append(jobs, job)
 	}
-	return jobs, rows.Err()
+	return rows.Err()
 }
 
 // parseJob reads one background job (claims generation, autumn 2026). A kind

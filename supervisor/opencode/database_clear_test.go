@@ -1,0 +1,284 @@
+package opencode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"intermission/restart"
+)
+
+// parked makes a server with two claims and two jobs, and reads them.
+func parked(t *testing.T) (*server, *Database, restart.Sweep) {
+	t.Helper()
+	s := newServer(t, KindClaims)
+	s.session("ses_1", "time_suspended = 1790000000000, resume_attempts = 3")
+	s.session("ses_2", "time_suspended = 1790000000000, parent_id = 'ses_1'")
+	s.session("ses_idle", "")
+	s.job("n1", shellJob)
+	s.job("n2", agentJob)
+	s.exec(`INSERT INTO kv VALUES ('other', '{}', 0, 0)`)
+	d := s.open(V2)
+	sweep, err := d.Sweep(t.Context())
+	if err != nil || len(sweep.Claims) != 2 || len(sweep.Jobs) != 2 {
+		t.Fatal(sweep, err)
+	}
+	return s, d, sweep
+}
+
+// standing tells what a server would find at its boot.
+func (s *server) standing() string {
+	return fmt.Sprintf("%d claims, %d jobs",
+		s.count(`SELECT count(*) FROM session_v2 WHERE time_suspended IS NOT NULL`),
+		s.count(`SELECT count(*) FROM kv WHERE key LIKE 'job.background/%'`))
+}
+
+func TestClearTakesAllAndOnlyThat(t *testing.T) {
+	t.Parallel()
+	s, d, sweep := parked(t)
+	before := s.count(`SELECT count(*) FROM session_v2 WHERE title = 'Title of ' || id AND time_updated = 2`)
+	if err := d.Clear(t.Context(), sweep); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.standing(); got != "0 claims, 0 jobs" {
+		t.Error(got)
+	}
+	if n := s.count(`SELECT count(*) FROM session_v2 WHERE title = 'Title of ' || id AND time_updated = 2`); n != before || n != 3 {
+		t.Errorf("%d sessions as they were, of %d", n, before)
+	}
+	if s.count(`SELECT resume_attempts FROM session_v2 WHERE id = 'ses_1'`) != 3 || s.count(`SELECT count(*) FROM kv`) != 1 {
+		t.Error("something else was touched")
+	}
+	if held := d.LastHeld(); held <= 0 || held > lockBudget {
+		t.Errorf("held for %v", held)
+	}
+	if err := d.Clear(t.Context(), sweep); !errors.Is(err, restart.ErrChanged) {
+		t.Error("cleared twice:", err)
+	}
+	if again, err := d.Sweep(t.Context()); err != nil || len(again.Claims)+len(again.Jobs) != 0 {
+		t.Error(again, err)
+	}
+}
+
+func TestClearTakesRenamedColumnAndOwner(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, KindClaims)
+	s.exec(`ALTER TABLE session_v2 RENAME COLUMN time_suspended TO execution_claimed_at`)
+	s.exec(`ALTER TABLE session_v2 ADD claim_owner TEXT`)
+	s.exec(`ALTER TABLE session_v2 ADD claim_pid INTEGER`)
+	s.exec(`ALTER TABLE session_v2 ADD claim_hostname TEXT`)
+	s.session("ses_1", "execution_claimed_at = 7, claim_owner = 'me', claim_pid = 1, claim_hostname = 'here'")
+	d := s.open(V2)
+	sweep, err := d.Sweep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Clear(t.Context(), sweep); err != nil {
+		t.Fatal(err)
+	}
+	if s.count(`SELECT count(*) FROM session_v2 WHERE coalesce(execution_claimed_at, claim_owner, claim_pid, claim_hostname) IS NULL`) != 1 {
+		t.Error("part of the claim is left")
+	}
+}
+
+func TestClearRefusesWhatChanged(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"claim renewed":     `UPDATE session_v2 SET time_suspended = 1790000000001 WHERE id = 'ses_1'`,
+		"claim gone":        `UPDATE session_v2 SET time_suspended = NULL WHERE id = 'ses_1'`,
+		"claim moved":       `UPDATE session_v2 SET time_suspended = iif(id = 'ses_1', NULL, 1790000000000) WHERE id IN ('ses_1', 'ses_idle')`,
+		"resumed meanwhile": `UPDATE session_v2 SET resume_attempts = 4 WHERE id = 'ses_1'`,
+		"session deleted":   `DELETE FROM session_v2 WHERE id = 'ses_2'`,
+		"new claim":         `UPDATE session_v2 SET time_suspended = 5 WHERE id = 'ses_idle'`,
+		"new job":           `INSERT INTO kv VALUES ('job.background/n9', '{}', 0, 0)`,
+		"job gone":          `DELETE FROM kv WHERE key = 'job.background/n1'`,
+		"job ended":         `UPDATE kv SET value = replace(value, 'running', 'completed') WHERE key = 'job.background/n2'`,
+		"column renamed":    `ALTER TABLE session_v2 RENAME TO session`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, d, sweep := parked(t)
+			s.exec(change)
+			if name == "column renamed" { // still there, by another name: what counts is what was read
+				if err := d.Clear(t.Context(), sweep); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			before := s.standing()
+			if err := d.Clear(t.Context(), sweep); !errors.Is(err, restart.ErrChanged) {
+				t.Error("got", err)
+			}
+			if after := s.standing(); after != before {
+				t.Errorf("before %s, after %s", before, after)
+			}
+		})
+	}
+}
+
+func TestClearOfNothingStillLooks(t *testing.T) {
+	t.Parallel()
+	s, d, _ := parked(t)
+	if err := d.Clear(t.Context(), restart.Sweep{}); !errors.Is(err, restart.ErrChanged) {
+		t.Error("got", err)
+	}
+	if got := s.standing(); got != "2 claims, 2 jobs" {
+		t.Error(got)
+	}
+}
+
+// The database is locked by another process while we park: all or none, and said.
+func TestClearWaitsForTheLock(t *testing.T) {
+	t.Parallel()
+	s, d, sweep := parked(t)
+	release := holdLock(t, s.path)
+
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	start := time.Now()
+	err := d.Clear(short, sweep)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "locked by another process") || !strings.Contains(err.Error(), s.path) {
+		t.Error("while locked:", err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("gave up after %v", took)
+	}
+	if got := s.standing(); got != "2 claims, 2 jobs" {
+		t.Error(got)
+	}
+
+	done := make(chan error, 1)
+	go func() { done <- d.Clear(t.Context(), sweep) }()
+	select {
+	case err := <-done:
+		t.Fatal("it didn't wait:", err)
+	case <-time.After(250 * time.Millisecond): // longer than one try
+	}
+	release()
+	if err := <-done; err != nil {
+		t.Error("after the release:", err)
+	}
+	if got := s.standing(); got != "0 claims, 0 jobs" {
+		t.Error(got)
+	}
+}
+
+// What takes longer than the server may be frozen is undone.
+func TestClearKeepsItsBudget(t *testing.T) {
+	t.Parallel()
+	s, d, sweep := parked(t)
+	s.exec(`CREATE TRIGGER slow AFTER DELETE ON kv BEGIN
+		INSERT INTO kv SELECT 'n' || max(x), '', 0, 0 FROM (
+		  WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 1000000000) SELECT x FROM n);
+		END`)
+	err := d.Clear(t.Context(), sweep)
+	if err == nil || errors.Is(err, restart.ErrChanged) || !strings.Contains(err.Error(), "250ms") {
+		t.Error("got", err)
+	}
+	if held := d.LastHeld(); held < lockBudget || held > 4*lockBudget {
+		t.Errorf("held for %v", held)
+	}
+	if got := s.standing(); got != "2 claims, 2 jobs" {
+		t.Error(got)
+	}
+	s.exec(`UPDATE session_v2 SET title = 'the lock is free'`)
+}
+
+func TestClearStopsWithItsContext(t *testing.T) {
+	t.Parallel()
+	s, d, sweep := parked(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := d.Clear(ctx, sweep); !errors.Is(err, context.Canceled) {
+		t.Error("got", err)
+	}
+	if got := s.standing(); got != "2 claims, 2 jobs" {
+		t.Error(got)
+	}
+}
+
+// A large WAL isn't copied back while we hold the lock, nor when we let go.
+func TestClearLeavesTheWALAlone(t *testing.T) {
+	t.Parallel()
+	s, d, sweep := parked(t)
+	s.exec(`PRAGMA wal_autocheckpoint = 0`)
+	s.exec(`CREATE TABLE filler AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 5000) SELECT x, randomblob(2000) FROM n`)
+	size := func(suffix string) int64 {
+		info, err := os.Stat(s.path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	s.db.Close() // the server is gone; it couldn't check-point, because we read
+	file, wal := size(""), size("-wal")
+	if wal < 8<<20 {
+		t.Fatalf("the WAL has only %d bytes", wal)
+	}
+	if err := d.Clear(t.Context(), sweep); err != nil {
+		t.Fatal(err)
+	}
+	if got := size(""); got != file {
+		t.Errorf("the file grew from %d to %d bytes", file, got)
+	}
+	if got := size("-wal"); got < wal {
+		t.Errorf("the WAL shrank from %d to %d bytes", wal, got)
+	}
+}
+
+// fill gives a database n claims in as many sessions, half of all.
+func fill(t testing.TB, n int) (*server, *Database) {
+	t.Helper()
+	s := newServer(t, KindClaims)
+	s.session("ses_0", "")
+	s.exec(`INSERT INTO session_v2 (id, project_id, slug, directory, title, version, time_created, time_updated, permission)
+		WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < ?)
+		SELECT printf('ses_dd32f2626ffe%012d', x), 'p', 's', '/home/user/proj', 'Title', '2', 1, 2, hex(randomblob(200)) FROM n`, 2*n)
+	return s, s.open(V2)
+}
+
+func (s *server) claim(n int) {
+	s.exec(`UPDATE session_v2 SET time_suspended = 1790000000000 WHERE rowid % 2 = 0 AND rowid <= ?`, 2*n)
+	s.exec(`INSERT INTO kv SELECT 'job.background/' || id, ?, 0, 0 FROM session_v2 WHERE time_suspended IS NOT NULL AND rowid % 10 = 0`, agentJob)
+}
+
+func TestTenThousandClaims(t *testing.T) {
+	t.Parallel()
+	const n = 10_000
+	s, d := fill(t, n)
+	s.claim(n)
+	sweep, err := d.Sweep(t.Context())
+	if err != nil || len(sweep.Claims) != n || len(sweep.Jobs) != n/5 {
+		t.Fatal(len(sweep.Claims), len(sweep.Jobs), err)
+	}
+	if err := d.Clear(t.Context(), sweep); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.standing(); got != "0 claims, 0 jobs" {
+		t.Error(got)
+	}
+	t.Logf("held the lock for %v", d.LastHeld())
+}
+
+func BenchmarkPark1000(b *testing.B) {
+	s, d := fill(b, 1000)
+	var held time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		s.claim(1000)
+		b.StartTimer()
+		sweep, err := d.Sweep(b.Context())
+		if err != nil || len(sweep.Claims) != 1000 {
+			b.Fatal(len(sweep.Claims), err)
+		}
+		if err := d.Clear(b.Context(), sweep); err != nil {
+			b.Fatal(err)
+		}
+		held += d.LastHeld()
+	}
+	b.ReportMetric(float64(held.Microseconds())/float64(b.N)/1000, "ms-held/op")
+}
