@@ -4,6 +4,7 @@ package platform
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -158,9 +159,12 @@ func roleFlock(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
 		fmt.Println("held")
 		return nil
+	case err != nil:
+		return err
 	}
 	return roleBlock(nil)
 }
