@@ -122,7 +122,6 @@ func (u *user) run(args ...string) *process {
 	u.t.Helper()
 	p := &process{u: u, cmd: exec.Command(os.Args[0], args...), exited: make(chan struct{})}
 	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = u.env, &p.out, &p.out
-	p.cmd.SysProcAttr = ownSession
 	p.cmd.WaitDelay = time.Second
 	if err := p.cmd.Start(); err != nil {
 		u.t.Fatal(err)
@@ -203,7 +202,7 @@ func (u *user) eventually(what string, ok func() bool) {
 	}
 }
 
-// try makes one request on a connection of its own.
+// try makes one request on a connection of its own, and holds the answer to the recorded schema.
 func (p *process) try(method, path string, body any) (int, []byte, error) {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -223,6 +222,11 @@ func (p *process) try(method, path string, body any) (int, []byte, error) {
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
+	if err == nil {
+		if misfit := checkAnswer(method, path, resp.StatusCode, answer); misfit != nil {
+			p.u.t.Error(misfit)
+		}
+	}
 	return resp.StatusCode, answer, err
 }
 
