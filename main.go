@@ -23,6 +23,7 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"intermission/demo"
 	"intermission/platform"
 	"intermission/supervisor"
 	"intermission/supervisor/control"
@@ -46,6 +47,7 @@ type commands struct {
 	Stop       serverCommand     `cmd:"" help:"Stop the server, and keep it stopped."`
 	Restart    serverCommand     `cmd:"" help:"Stop the server and start it again."`
 	Logs       logsCommand       `cmd:"" help:"Print the server's output."`
+	Demo       demoCommand       `cmd:"" help:"Show what all this is for, in a temporary directory."`
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
 	Devserver  devserverCommand  `cmd:"" hidden:"" passthrough:"" help:"Run the embedded development server."`
@@ -200,11 +202,14 @@ func (runCommand) Run(s *surroundings) error {
 		MaxBackups: max(config.Log.Keep, 1), // its 0 keeps all
 	}
 	defer file.Close()
+	// A reader of our standard error that goes away must not end us. Ignoring the
+	// signal would do the same to the server, which inherits that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilStopped()
 	defer stop()
 	return supervisor.Run(ctx, supervisor.Options{
 		Version: programVersion(), Paths: paths, Config: config,
-		Log: slog.New(slog.NewTextHandler(io.MultiWriter(s.stderr, file), nil)),
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(file, s.stderr), nil)),
 	})
 }
 
@@ -362,6 +367,22 @@ func programVersion() string {
 		return "(devel)"
 	}
 	return strings.TrimPrefix(info.Main.Version, "v")
+}
+
+type demoCommand struct {
+	Yes bool `short:"y" help:"Resume without waiting for a key."`
+}
+
+func (c demoCommand) Run(s *surroundings) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program itself: %w", err)
+	}
+	ctx, stop := untilStopped()
+	defer stop()
+	return demo.Run(ctx, demo.Options{
+		Self: self, Yes: c.Yes, In: s.stdin, Out: s.stdout, Terminal: s.asks && s.shows, Colour: s.text().Color,
+	})
 }
 
 type devserverCommand struct {
