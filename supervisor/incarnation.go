@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -56,7 +57,11 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	}
 	ctx, quit := context.WithCancel(s.life)
 	c.quit = quit
-	_, resumer := s.book()
+	ledger, resumer := s.book()
+	// What an earlier supervisor was delivering, before anything new is.
+	if err := ledger.Recover(ctx, c.client.Lookup, s.database); err != nil {
+		s.Log.Error("resumes that were under way could not be decided", "error", err)
+	}
 	resumer.SetServer(c.client, s.database)
 	s.mu.Lock()
 	s.current = c
@@ -153,7 +158,7 @@ func (s *supervisor) guardOf(r record, gone <-chan struct{}) *guard {
 		if path == "" {
 			select {
 			case <-gone:
-				g.err = s.park(*g.record.Load(), g.cause())
+				g.err = s.park(*g.record.Load(), g.cause(), nil)
 			case <-s.life.Done():
 				g.err = s.life.Err()
 			}
@@ -164,10 +169,7 @@ func (s *supervisor) guardOf(r record, gone <-chan struct{}) *guard {
 			g.err = fmt.Errorf("cannot wait for the server's lock: %w", err)
 			return
 		}
-		g.err = s.park(*g.record.Load(), g.cause())
-		if err := lock.Unlock(); err != nil {
-			s.Log.Error("the server's lock was not released", "error", err)
-		}
+		g.err = s.park(*g.record.Load(), g.cause(), s.release(lock))
 	})
 	return g
 }
@@ -183,14 +185,28 @@ func (g *guard) cause() restart.Cause {
 // parkTimeout bounds a park, with all its attempts on a locked database.
 const parkTimeout = 15 * time.Second
 
-// park moves what the server would resume by itself into the ledger. No server may be up.
-func (s *supervisor) park(r record, cause restart.Cause) error {
+// release gives what lets go of the server's lock, once: a starter that meets it held gives up.
+func (s *supervisor) release(lock *platform.ServerLock) func() {
+	return sync.OnceFunc(func() {
+		if err := lock.Unlock(); err != nil {
+			s.Log.Error("the server's lock was not released", "error", err)
+		}
+	})
+}
+
+// park moves what the server would resume by itself into the ledger. No server
+// may be up; release, if not nil, is called as soon as one may be, and in any case.
+func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
+	if release != nil {
+		defer release()
+	}
 	ledger, _ := s.book()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
 	defer cancel()
 	began := time.Now()
 	parked, err := ledger.Park(ctx, s.database, restart.ParkOptions{
 		Incarnation: r.ID, Cause: cause, At: began.UnixMilli(), Since: r.Since,
+		Generation: string(s.install.Generation), Database: s.database.Path(), Cleared: release,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot park: %w", err)
@@ -210,11 +226,8 @@ func (s *supervisor) conclude(c *incarnation) {
 	<-c.gone
 	<-c.guard.parked
 	c.quit()
-	ledger, resumer := s.book()
+	_, resumer := s.book()
 	resumer.SetServer(nil, nil)
-	if err := ledger.Recover(context.WithoutCancel(s.life), nil, s.database); err != nil {
-		s.Log.Error("resumes under way could not be decided", "error", err)
-	}
 	s.sweepProcesses(c.record)
 	tail, _ := s.out.last(20, c.Output)
 	s.mu.Lock()

@@ -74,7 +74,10 @@ func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
 		s.watchRegistrations()
 		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
 	}
-	path := s.install.DatabasePath()
+	path, err := s.install.DatabasePath()
+	if err != nil {
+		return Input{Kind: InUnsafe, Reason: err.Error()}, false
+	}
 	if s.dataLock == nil {
 		// It may be the first start ever: the server would make this directory.
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -176,7 +179,7 @@ func (s *supervisor) recordOf(inc opencode.Incarnation, old record) (record, err
 func (s *supervisor) parkLocked(r record, cause restart.Cause) error {
 	path := s.install.LockPath()
 	if path == "" {
-		return s.parkAndRecover(r, cause)
+		return s.park(r, cause, nil)
 	}
 	lock, err := platform.TryServerLock(path)
 	if errors.Is(err, platform.ErrLocked) {
@@ -185,23 +188,7 @@ func (s *supervisor) parkLocked(r record, cause restart.Cause) error {
 	if err != nil {
 		return fmt.Errorf("cannot take the server's lock: %w", err)
 	}
-	return errors.Join(s.parkAndRecover(r, cause), lock.Unlock())
-}
-
-func (s *supervisor) parkAndRecover(r record, cause restart.Cause) error {
-	if err := s.park(r, cause); err != nil {
-		return err
-	}
-	ledger, _ := s.book()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
-	defer cancel()
-	if err := ledger.Recover(ctx, nil, s.database); err != nil {
-		return fmt.Errorf("cannot decide resumes that were under way: %w", err)
-	}
-	if err := ledger.Reconcile(ctx, s.database); err != nil {
-		return fmt.Errorf("cannot reconcile the ledger with the server's database: %w", err)
-	}
-	return nil
+	return s.park(r, cause, s.release(lock))
 }
 
 // spawn starts the server and waits until it is ready. Whatever fails, nothing

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asServer) != "" {
 		os.Exit(devserver.Main(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 	}
-	goleak.VerifyTestMain(m)
+	// The handle on the server's database is kept to the end of the process, see supervisor.close.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("database/sql.(*DB).connectionOpener"))
 }
 
 // bed is one supervisor in this process, with homes of its own.

@@ -17,3 +17,6 @@ func (i *Install) Registered(id string) bool {
 	}
 	return false
 }
+
+// Path is the database's file.
+func (d *Database) Path() string { return d.path }
