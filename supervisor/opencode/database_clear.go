@@ -26,7 +26,7 @@ func (d *Database) Clear(ctx context.Context, s restart.Sweep) error {
 	var found shape
 	err := d.read(ctx, func(q querier, now shape) error {
 		found = now
-		if len(s.Claims)+len(s.Jobs) > 0 {
+		if len(s.Claims)+len(s.Jobs) > 0 && now.kind != KindAbsent {
 			return nil
 		}
 		return d.unchanged(ctx, q, now, s) // nothing to write: the lock isn't needed

@@ -246,8 +246,9 @@ func (s *server) claim(n int) {
 	s.exec(`INSERT INTO kv SELECT 'job.background/' || id, ?, 0, 0 FROM session_v2 WHERE time_suspended IS NOT NULL AND rowid % 10 = 0`, agentJob)
 }
 
+// Alone, because it is near the budget when the machine is busy: then it is
+// undone whole, and the next try has the same sweep.
 func TestTenThousandClaims(t *testing.T) {
-	t.Parallel()
 	const n = 10_000
 	s, d := fill(t, n)
 	s.claim(n)
@@ -255,13 +256,19 @@ func TestTenThousandClaims(t *testing.T) {
 	if err != nil || len(sweep.Claims) != n || len(sweep.Jobs) != n/5 {
 		t.Fatal(len(sweep.Claims), len(sweep.Jobs), err)
 	}
-	if err := d.Clear(t.Context(), sweep); err != nil {
-		t.Fatal(err)
+	for try := range 5 {
+		err := d.Clear(t.Context(), sweep)
+		t.Logf("held the lock for %v: %v", d.LastHeld(), err)
+		if err == nil {
+			break
+		}
+		if got, want := s.standing(), fmt.Sprintf("%d claims, %d jobs", n, n/5); got != want || try == 4 {
+			t.Fatalf("after %v: %s, want %s", err, got, want)
+		}
 	}
 	if got := s.standing(); got != "0 claims, 0 jobs" {
 		t.Error(got)
 	}
-	t.Logf("held the lock for %v", d.LastHeld())
 }
 
 func BenchmarkPark1000(b *testing.B) {

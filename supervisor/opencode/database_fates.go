@@ -55,15 +55,7 @@ func fatesOf(ctx context.Context, q querier, s shape, sessions []string, into ma
 }
 
 func fatesV2(ctx context.Context, q querier, s shape, sessions []string, into map[string]restart.Fate) error {
-	rows, err := q.QueryContext(ctx, fmt.Sprintf(`
-		WITH s AS MATERIALIZED (
-		  SELECT s.id, s.time_archived IS NOT NULL AS archived, s.%s IS NOT NULL AS claimed
-		    FROM (SELECT DISTINCT value AS id FROM json_each(?)) j CROSS JOIN %s s ON s.id = j.id)
-		SELECT s.id, s.archived, s.claimed, coalesce(e.type, ''), coalesce(%s ->> '$.reason', ''),
-		       coalesce(%s, -1), coalesce(%s, ''), coalesce(%s, '')
-		  FROM s LEFT JOIN event e ON e.aggregate_id = s.id AND e.seq = %s`,
-		s.claim, s.sessions, parsed("e.data"), newestStarted, fmt.Sprintf(newestMessage, "user"), fmt.Sprintf(newestMessage, "synthetic"),
-		newestExecution), list(sessions))
+	rows, err := q.QueryContext(ctx, fatesQueryV2(s), list(sessions))
 	if err != nil {
 		return err
 	}
@@ -82,6 +74,18 @@ func fatesV2(ctx context.Context, q querier, s shape, sessions []string, into ma
 		into[id] = restart.Fate{Outcome: outcome, Mark: fmt.Sprintf("started:%d/user:%s/synthetic:%s", started, user, synthetic)}
 	}
 	return rows.Err()
+}
+
+func fatesQueryV2(s shape) string {
+	return fmt.Sprintf(`
+		WITH s AS MATERIALIZED (
+		  SELECT s.id, s.time_archived IS NOT NULL AS archived, s.%s IS NOT NULL AS claimed
+		    FROM (SELECT DISTINCT value AS id FROM json_each(?)) j CROSS JOIN %s s ON s.id = j.id)
+		SELECT s.id, s.archived, s.claimed, coalesce(e.type, ''), coalesce(%s ->> '$.reason', ''),
+		       coalesce(%s, -1), coalesce(%s, ''), coalesce(%s, '')
+		  FROM s LEFT JOIN event e ON e.aggregate_id = s.id AND e.seq = %s`,
+		s.claim, s.sessions, parsed("e.data"), newestStarted, fmt.Sprintf(newestMessage, "user"), fmt.Sprintf(newestMessage, "synthetic"),
+		newestExecution)
 }
 
 // outcomeV2 judges by the newest event of execution, and by the claim where
@@ -111,15 +115,7 @@ func outcomeV2(kind string, claimed bool, event, reason string) restart.Outcome 
 }
 
 func fatesV1(ctx context.Context, q querier, sessions []string, into map[string]restart.Fate) error {
-	rows, err := q.QueryContext(ctx, fmt.Sprintf(`
-		WITH s AS MATERIALIZED (
-		  SELECT s.id, s.time_archived IS NOT NULL AS archived
-		    FROM (SELECT DISTINCT value AS id FROM json_each(?)) j CROSS JOIN session s ON s.id = j.id)
-		SELECT s.id, s.archived, (SELECT count(*) FROM message m WHERE m.session_id = s.id), coalesce(m.id, ''),
-		       coalesce(%[1]s ->> '$.role', ''), %[1]s ->> '$.time.completed', %[1]s ->> '$.error.name', %[1]s ->> '$.finish'
-		  FROM s LEFT JOIN message m ON m.id = (
-		       SELECT n.id FROM message n WHERE n.session_id = s.id ORDER BY n.time_created DESC, n.id DESC LIMIT 1)`,
-		parsed("m.data")), list(sessions))
+	rows, err := q.QueryContext(ctx, fatesQueryV1(), list(sessions))
 	if err != nil {
 		return err
 	}
@@ -140,6 +136,18 @@ func fatesV1(ctx context.Context, q querier, sessions []string, into map[string]
 		into[id] = restart.Fate{Outcome: outcome, Mark: fmt.Sprintf("messages:%d/newest:%s", count, newest)}
 	}
 	return rows.Err()
+}
+
+func fatesQueryV1() string {
+	return fmt.Sprintf(`
+		WITH s AS MATERIALIZED (
+		  SELECT s.id, s.time_archived IS NOT NULL AS archived
+		    FROM (SELECT DISTINCT value AS id FROM json_each(?)) j CROSS JOIN session s ON s.id = j.id)
+		SELECT s.id, s.archived, (SELECT count(*) FROM message m WHERE m.session_id = s.id), coalesce(m.id, ''),
+		       coalesce(%[1]s ->> '$.role', ''), %[1]s ->> '$.time.completed', %[1]s ->> '$.error.name', %[1]s ->> '$.finish'
+		  FROM s LEFT JOIN message m ON m.id = (
+		       SELECT n.id FROM message n WHERE n.session_id = s.id ORDER BY n.time_created DESC, n.id DESC LIMIT 1)`,
+		parsed("m.data"))
 }
 
 // outcomeV1 judges by the last message. An abort by the user leaves the same
@@ -172,9 +180,7 @@ func (d *Database) InFlight(ctx context.Context, since int64) ([]string, error) 
 		if s.claim == "" {
 			return nil
 		}
-		started, err := texts(ctx, q, fmt.Sprintf(`
-			SELECT s.id FROM %s s JOIN event e ON e.aggregate_id = s.id AND e.seq = %s
-			 WHERE e.created >= ? ORDER BY s.id`, s.sessions, newestStarted), since)
+		started, err := texts(ctx, q, startedSince(s), since)
 		if err != nil {
 			return err
 		}
@@ -185,6 +191,12 @@ func (d *Database) InFlight(ctx context.Context, since int64) ([]string, error) 
 		return nil, err
 	}
 	return inFlight, nil
+}
+
+func startedSince(s shape) string {
+	return fmt.Sprintf(`
+		SELECT s.id FROM %s s CROSS JOIN event e ON e.aggregate_id = s.id AND e.seq = %s
+		 WHERE e.created >= ? ORDER BY s.id`, s.sessions, newestStarted)
 }
 
 // atWork gives those of sessions whose newest execution has no end of its own.

@@ -1,0 +1,166 @@
+package opencode
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"intermission/restart"
+)
+
+func describeOne(t *testing.T, d *Database, id string) restart.Description {
+	t.Helper()
+	all, err := d.Describe(t.Context(), []string{id, "ses_gone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	desc, ok := all[id]
+	if !ok || len(all) != 1 {
+		t.Fatalf("described %v", all)
+	}
+	return desc
+}
+
+func TestDescribeV2(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{KindEarly, KindClaims} {
+		s := newServer(t, kind)
+		s.session("ses_1", "parent_id = 'ses_0', title = 'a title'")
+		for _, child := range []string{"ses_working", "ses_done", "ses_other"} {
+			s.session(child, "parent_id = 'ses_1'")
+			s.event(child, "session.execution.started.1", `{}`, 1)
+		}
+		s.exec(`UPDATE ` + s.table() + ` SET parent_id = 'ses_2' WHERE id = 'ses_other'`)
+		s.event("ses_done", "session.execution.succeeded.1", `{}`, 1)
+		s.message("ses_1", "msg_9", "user", `{"text":"an old one","time":{"created":10}}`, 10)
+		s.message("ses_1", "msg_2", "assistant", `{"content":[{"type":"tool","id":"c0","name":"read","state":{"status":"completed","input":{"path":"/x"}}}]}`, 11)
+		s.message("ses_1", "msg_1", "user", `{"text":"\n  build it\nand more","time":{"created":12}}`, 12)
+		s.message("ses_1", "msg_3", "assistant", `{"content":[
+			{"type":"text","text":"ok"},
+			{"type":"tool","id":"c1","name":"read","state":{"status":"completed","input":{"path":"/y"}}},
+			{"type":"tool","id":"c2","name":"shell","state":{"status":"running","input":{"command":"cd /z\nmake","timeout":5},"structured":{},"content":[]}}]}`, 13)
+		s.message("ses_1", "msg_4", "synthetic", `{"text":"a job ended"}`, 14)
+		s.message("ses_1", "msg_5", "assistant", `{"content":[{"type":"text","text":"…"}]}`, 15)
+
+		want := restart.Description{
+			Title: "a title", Directory: "/home/user/proj", Parent: "ses_0", Children: []string{"ses_working"},
+			LastPrompt: &restart.Prompt{Text: "build it", At: 12},
+			LastTool:   &restart.Tool{Name: "shell", Input: "cd /z ⏎ make", Status: "running"},
+		}
+		if diff := cmp.Diff(want, describeOne(t, s.open(V2), "ses_1")); diff != "" {
+			t.Errorf("%s: %s", kind, diff)
+		}
+	}
+}
+
+func TestDescribeV1(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, KindV1)
+	s.session("ses_1", `title = 'a title', agent = 'build', model = '{"id":"m0","providerID":"p0"}'`)
+	s.session("ses_child", "parent_id = 'ses_1'")
+	s.messageV1("ses_child", "msg_c", 1, `{"role":"user"}`)
+	s.messageV1("ses_1", "msg_1", 10, `{"role":"user","agent":"plan","model":{"providerID":"stub","modelID":"stub-1"}}`,
+		`{"type":"text","text":"environment","synthetic":true}`, `{"type":"text","text":"plan it\nwell"}`)
+	s.messageV1("ses_1", "msg_2", 11, `{"role":"assistant","agent":"plan","time":{"created":11,"completed":12},"finish":"tool-calls"}`,
+		`{"type":"step-start"}`,
+		`{"type":"tool","tool":"bash","callID":"c1","state":{"status":"error","input":{"command":"false"},"error":"x"}}`,
+		`{"type":"tool","tool":"write","callID":"c2","state":{"status":"pending","input":{"filePath":"/x","content":"y"},"raw":""}}`)
+	s.messageV1("ses_1", "msg_3", 13, `{"role":"user","agent":"plan","model":{"providerID":"stub","modelID":"stub-1"}}`,
+		`{"type":"text","text":"continue","synthetic":true}`)
+	s.messageV1("ses_1", "msg_4", 14, `{"role":"assistant","agent":"compaction","summary":true,"time":{"created":14}}`)
+
+	want := restart.Description{
+		Title: "a title", Directory: "/home/user/proj", Children: []string{"ses_child"},
+		LastPrompt: &restart.Prompt{Text: "plan it", At: 10},
+		LastTool:   &restart.Tool{Name: "write", Input: `{"filePath":"/x","content":"y"}`, Status: "running"},
+		Agent:      "plan", Model: `{"providerID":"stub","modelID":"stub-1"}`,
+	}
+	if diff := cmp.Diff(want, describeOne(t, s.open(V1), "ses_1")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestDescribeV1FallsBackToTheSession(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, KindV1)
+	s.session("ses_1", `agent = 'build', model = '{"id":"m0","providerID":"p0"}'`)
+	desc := describeOne(t, s.open(V1), "ses_1")
+	if desc.Agent != "build" || desc.Model != `{"providerID":"p0","modelID":"m0"}` || desc.LastPrompt != nil || desc.LastTool != nil {
+		t.Errorf("%+v", desc)
+	}
+}
+
+// The state of a tool is told on the careful side: what isn't surely over may have had effects.
+func TestToolStatus(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, KindEarly)
+	for status, want := range map[string]string{
+		"streaming": "running", "pending": "running", "running": "running", "completed": "completed", "error": "error", "tomorrow's": "running",
+	} {
+		id := "ses_" + status
+		s.session(id, "")
+		s.message(id, "msg_"+status, "assistant",
+			fmt.Sprintf(`{"content":[{"type":"tool","name":"write","state":{"status":"%s","input":"{\"path\":"}}]}`, status), 1)
+		d := s.open(V2)
+		if got := describeOne(t, d, id).LastTool; got == nil || got.Status != want || got.Input != `{"path":` {
+			t.Errorf("%s: %+v", status, got)
+		}
+	}
+}
+
+func TestDescribeSurvivesBrokenRows(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, KindEarly)
+	s.session("ses_1", "")
+	s.message("ses_1", "msg_1", "user", `{"text":"a"`, 1)
+	s.message("ses_1", "msg_2", "assistant", `{"content":[{"type":"tool"`, 2)
+	if desc := describeOne(t, s.open(V2), "ses_1"); desc.Title == "" || desc.LastTool != nil {
+		t.Errorf("%+v", desc)
+	}
+	v1 := newServer(t, KindV1)
+	v1.session("ses_1", "model = 'x'")
+	v1.messageV1("ses_1", "msg_1", 1, `{`, `{`)
+	if desc := describeOne(t, v1.open(V1), "ses_1"); desc.Title == "" {
+		t.Errorf("%+v", desc)
+	}
+}
+
+// Megabytes of input and a hundred thousand messages are cut where they lie.
+func TestDescribeOfHugeSessionsIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{KindV1, KindEarly} {
+		s := newServer(t, kind)
+		s.session("ses_1", "title = printf('%.*c', 1000000, 't')")
+		fill := `INSERT INTO session_message SELECT 'm' || x, 'ses_1', 'assistant', x, x, x, '{"content":[{"type":"text","text":"…"}]}' FROM n`
+		gen := V2
+		if kind == KindV1 {
+			fill = `INSERT INTO message SELECT 'm' || x, 'ses_1', x, x, '{"role":"assistant","time":{"created":1}}' FROM n`
+			gen = V1
+		}
+		s.exec(`WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) ` + fill)
+		huge := `json_object('type', 'tool', 'name', 'write', 'tool', 'write', 'state', json_object('status', 'running', 'input', json_object('content', printf('%.*c', 5000000, 'x'))))`
+		if kind == KindV1 {
+			s.messageV1("ses_1", "msg_last", 200000, `{"role":"assistant","time":{"created":1}}`)
+			s.exec(`INSERT INTO part SELECT 'prt_1', 'msg_last', 'ses_1', 1, 1, ` + huge)
+		} else {
+			s.exec(`INSERT INTO session_message SELECT 'msg_last', 'ses_1', 'assistant', 200000, 1, 1, json_object('content', json_array(` + huge + `))`)
+		}
+		d := s.open(gen)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		start := time.Now()
+		all, err := d.Describe(ctx, []string{"ses_1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %v", kind, time.Since(start))
+		desc := all["ses_1"]
+		if len(desc.Title) != maxText || desc.LastTool == nil || len(desc.LastTool.Input) != maxText || !strings.HasPrefix(desc.LastTool.Input, `{"content":"xxx`) {
+			t.Errorf("%s: title of %d, tool %+v", kind, len(desc.Title), desc.LastTool)
+		}
+	}
+}
