@@ -167,13 +167,23 @@ func (s *server) postResume(w http.ResponseWriter, r *http.Request) error {
 		if e == nil {
 			return refuse(503, "ServiceUnavailableError", "the server is stopping")
 		}
-		select {
-		case <-e.done:
-			w.WriteHeader(204)
-		case <-r.Context().Done():
-		}
+		s.answerSettled(w, r, e)
 		return nil
 	})
+}
+
+// answerSettled answers when e has settled. A stop breaks the connection off instead.
+func (s *server) answerSettled(w http.ResponseWriter, r *http.Request, e *execution) {
+	select {
+	case <-e.done:
+	case <-r.Context().Done():
+		return
+	}
+	if s.work.Err() != nil {
+		dropConn(r)
+		return
+	}
+	w.WriteHeader(204)
 }
 
 // continuing is where a server that was told to fail, when it is asked to go on with a session, does.
@@ -218,26 +228,21 @@ func (s *server) postInterrupt(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// postWait answers when the session is idle.
+// postWait answers when the turn in flight, if any, has settled.
 func (s *server) postWait(w http.ResponseWriter, r *http.Request) error {
 	session, err := s.named(r)
 	if err != nil {
 		return err
 	}
-	for {
-		s.mu.Lock()
-		e := s.running[session.ID]
-		s.mu.Unlock()
-		if e == nil {
-			w.WriteHeader(204)
-			return nil
-		}
-		select {
-		case <-e.done:
-		case <-r.Context().Done():
-			return nil
-		}
+	s.mu.Lock()
+	e := s.running[session.ID]
+	s.mu.Unlock()
+	if e == nil {
+		w.WriteHeader(204)
+		return nil
 	}
+	s.answerSettled(w, r, e)
+	return nil
 }
 
 func (s *server) getMessages(w http.ResponseWriter, r *http.Request) error {

@@ -12,7 +12,8 @@ import (
 // can be made to fail.
 //
 //	never-healthy      accepts connections and answers nothing
-//	health-500         500, with the body of a healthy server; health-401 likewise
+//	health-500         500, with the body of a healthy server
+//	health-401         as if the password were wrong
 //	exit-at-once       a message on standard error, exit status 1
 //	exit-silently      exit status 1 and not a word
 //	port-taken         as if its port were taken by another program

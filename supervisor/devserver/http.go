@@ -67,6 +67,9 @@ func refuse(status int, tag, message string) *apiError {
 
 func invalid(message string) *apiError { return refuse(400, "InvalidRequestError", message) }
 
+var errUnauthorized = refuse(401, "UnauthorizedError", "Authentication required")
+
+// connKey leads to a request's connection in its context.
 type connKey struct{}
 
 // web is the HTTP server.
@@ -106,12 +109,13 @@ func (s *server) gate(next http.Handler) http.Handler {
 			case <-r.Context().Done():
 			case <-s.work.Done():
 			}
+			dropConn(r) // a handler that merely returned would answer 200
 			return
 		}
 		user, password, _ := r.BasicAuth()
 		if user != username || subtle.ConstantTimeCompare([]byte(password), []byte(s.password)) != 1 {
 			w.Header().Set("WWW-Authenticate", `Basic realm="opencode"`)
-			answerError(w, refuse(401, "UnauthorizedError", "Authentication required"))
+			answerError(w, errUnauthorized)
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit)
@@ -145,7 +149,8 @@ func (s *server) getHealth(w http.ResponseWriter, _ *http.Request) {
 	case s.set.faults.on("health-500"):
 		status = 500
 	case s.set.faults.on("health-401"):
-		status = 401
+		answerError(w, errUnauthorized)
+		return
 	}
 	body := data{"healthy": true, "version": s.set.version, "pid": s.self.PID}
 	if s.set.health == "info" {

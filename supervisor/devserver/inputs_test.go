@@ -1,6 +1,7 @@
 package devserver
 
 import (
+	"fmt"
 	"net/http"
 	"syscall"
 	"testing"
@@ -102,6 +103,25 @@ func TestResume(t *testing.T) {
 	}
 	if all := words(list[1]) + words(list[2]); all != 30 {
 		t.Errorf("%d words in two parts, want 30", all)
+	}
+}
+
+// TestResumeAtStop: a resume that a stop cuts short is not answered as settled.
+func TestResumeAtStop(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, claims)
+	p := u.start()
+	id := p.begin(long)
+	p.want(200, "POST", "/api/session/"+id+"/interrupt", nil, nil)
+	answered := make(chan string, 1)
+	go func() {
+		status, _, err := p.try("POST", "/api/session/"+id+"/resume", nil)
+		answered <- fmt.Sprint(status, err != nil)
+	}()
+	u.eventually("it executes", func() bool { return u.requestsOf(id) == 2 })
+	p.stop()
+	if got := <-answered; got != "0 true" {
+		t.Errorf("answered %s, want a broken connection", got)
 	}
 }
 
