@@ -71,12 +71,12 @@ func prepareFile(path string) error {
 
 // dataSource gives the driver's name of the file. Every transaction takes the
 // write lock at its beginning, so that none fails in its middle; the small cache
-// keeps the supervisor small. WAL is set later: it would be written to a file
+// keeps the supervisor small; recursive triggers guard the journal against REPLACE. WAL is set later: it would be written to a file
 // that isn't ours.
 func dataSource(path string) string {
 	q := url.Values{}
 	q.Set("_txlock", "immediate")
-	for _, p := range []string{"busy_timeout(5000)", "synchronous(FULL)", "cache_size(-512)", "temp_store(MEMORY)"} {
+	for _, p := range []string{"busy_timeout(5000)", "synchronous(FULL)", "cache_size(-512)", "temp_store(MEMORY)", "recursive_triggers(1)"} {
 		q.Add("_pragma", p)
 	}
 	u := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: q.Encode()}

@@ -159,21 +159,35 @@ func (l *Ledger) watched(ctx context.Context, opts *ParkOptions) (watch, error) 
 		if opts.Incarnation != "" && len(known) == 0 {
 			w.incarnations[opts.Incarnation] = true
 		}
-		open, err := sessions(t, openWhere)
-		for _, s := range open {
-			if s.Database == opts.Database || s.Database == "" {
-				w.open = append(w.open, s.ID)
-			}
-		}
+		w.open, err = t.openIn(opts.Database)
 		return err
 	})
 	return w, err
 }
 
-// openWhere finds live claims, suspensions of incarnations that have not ended, and consents that are being carried out.
-const openWhere = `WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = ''
-	OR time_suspended IS NOT NULL AND incarnation IN (SELECT id FROM incarnation WHERE ended_at IS NULL)
-	OR phase IN ('queued', 'resuming')`
+// openIDs finds live claims, suspensions of incarnations that have not ended, and
+// consents that are being carried out; each part by an index of its own.
+const openIDs = `SELECT id FROM session WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = ''
+	UNION SELECT id FROM session WHERE time_suspended IS NOT NULL AND incarnation IN (SELECT id FROM incarnation WHERE ended_at IS NULL)
+	UNION SELECT id FROM session WHERE phase <> '' AND phase IN ('queued', 'resuming')`
+
+// openIn gives the open sessions of one database.
+func (t *tx) openIn(database string) ([]string, error) {
+	rows, err := t.QueryContext(t.ctx, "SELECT id FROM session WHERE database IN (?, '') AND id IN ("+openIDs+")", database)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		list = append(list, id)
+	}
+	return list, rows.Err()
+}
 
 // cleared records that what was parked is out of the server's database.
 func (l *Ledger) cleared(ctx context.Context, database string) error {

@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 )
@@ -13,7 +14,8 @@ type parking struct {
 	watched map[string]bool // incarnations that ended
 	fates   map[string]Fate
 	rows    map[string]*session // sessions that are touched
-	parked  [][]any             // new rows of the table parked
+	claims  []Claim             // new in the table parked
+	jobs    []Job               // new in the table parked
 	kept    map[parkedKey]parkedRow
 	claimed map[string]bool // sessions with a claim in the sweep
 	done    *Parked
@@ -63,7 +65,7 @@ func (p *parking) load(sweep Sweep, inFlight []string) error {
 	for _, j := range sweep.Jobs {
 		touched = append(touched, j.Session, j.Child)
 	}
-	list, err := sessions(p, openWhere+" OR id IN (SELECT value FROM json_each(?))", ids(touched))
+	list, err := sessions(p, "WHERE id IN ("+openIDs+" UNION SELECT value FROM json_each(?))", ids(touched))
 	if err != nil {
 		return err
 	}
@@ -141,7 +143,7 @@ func (p *parking) claim(c Claim) error {
 		}
 	}
 	s.Claimed, s.Attempts = c.ClaimedAt, c.Attempts
-	p.keep("claim", c.Session, s, Job{Session: c.Session}, c.ClaimedAt, c.Attempts, string(c.Raw))
+	p.claims = append(p.claims, c)
 	return nil
 }
 
@@ -255,7 +257,7 @@ func (p *parking) job(j Job) {
 	if _, same := p.kept[parkedKey{"job", j.Key}]; same {
 		return
 	}
-	p.keep("job", j.Key, nil, j, 0, 0, string(j.Raw))
+	p.jobs = append(p.jobs, j)
 	if j.Session != "" {
 		p.wait(p.row(j.Session))
 	}
@@ -277,15 +279,6 @@ func (p *parking) wait(s *session) {
 	}
 }
 
-// keep remembers a row as it stood; s is the suspension it led to, nil for jobs.
-func (p *parking) keep(kind, key string, s *session, j Job, claimedAt int64, attempts int, raw string) {
-	p.parked = append(p.parked, []any{p.opts.Database, kind, key, j.Session, claimedAt, attempts, PlainText(j.Kind, 20), j.Child,
-		PlainText(j.Text, 500), PlainText(j.Status, 20), raw, p.now})
-	if s != nil {
-		p.note(s, whatParked, "")
-	}
-}
-
 func (p *parking) write() error {
 	list := make([]*session, 0, len(p.rows))
 	for _, s := range p.rows {
@@ -296,8 +289,29 @@ func (p *parking) write() error {
 	if err := p.save(list...); err != nil {
 		return err
 	}
-	if err := p.bulk(`INSERT INTO parked (database, kind, key, session, claimed_at, attempts, job, child, text, status, raw, time_parked)`, 12, p.parked); err != nil {
+	if err := p.writeClaims(); err != nil {
 		return err
 	}
+	for _, j := range p.jobs {
+		if err := p.exec(`INSERT INTO parked (database, kind, key, session, job, child, text, status, raw, time_parked)
+			VALUES (?, 'job', ?, ?, ?, ?, ?, ?, ?, ?)`, p.opts.Database, j.Key, j.Session, PlainText(j.Kind, 20), j.Child,
+			PlainText(j.Text, 500), PlainText(j.Status, 20), string(j.Raw), p.now); err != nil {
+			return err
+		}
+	}
 	return p.exec("UPDATE incarnation SET ended_at = ? WHERE ended_at IS NULL", p.opts.At)
+}
+
+func (p *parking) writeClaims() error {
+	values := make(map[string][3]any, len(p.claims))
+	for _, c := range p.claims {
+		p.note(p.rows[c.Session], whatParked, "")
+		values[c.Session] = [3]any{c.ClaimedAt, c.Attempts, string(c.Raw)}
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	return p.exec(`INSERT INTO parked (database, kind, key, session, claimed_at, attempts, raw, time_parked)
+		SELECT ?, 'claim', key, key, value ->> 0, value ->> 1, value ->> 2, ? FROM jsonb_each(?)`, p.opts.Database, p.now, string(text))
 }

@@ -62,12 +62,12 @@ CREATE TABLE parked (
 	kind        TEXT NOT NULL CHECK (kind IN ('claim', 'job')),
 	key         TEXT NOT NULL, -- claim: the session; job: its key in the server's database
 	session     TEXT NOT NULL,
-	claimed_at  INTEGER NOT NULL,
-	attempts    INTEGER NOT NULL,
-	job         TEXT NOT NULL, -- job: its kind
-	child       TEXT NOT NULL,
-	text        TEXT NOT NULL,
-	status      TEXT NOT NULL,
+	claimed_at  INTEGER NOT NULL DEFAULT 0,
+	attempts    INTEGER NOT NULL DEFAULT 0,
+	job         TEXT NOT NULL DEFAULT '', -- job: its kind
+	child       TEXT NOT NULL DEFAULT '',
+	text        TEXT NOT NULL DEFAULT '',
+	status      TEXT NOT NULL DEFAULT '',
 	raw         TEXT NOT NULL,
 	time_parked INTEGER NOT NULL,
 	cleared_at  INTEGER, -- when it was out of the server's database

@@ -3,7 +3,6 @@ package restart
 import (
 	"database/sql"
 	"encoding/json"
-	"fmt"
 )
 
 // phase is how far a consent has come.
@@ -104,58 +103,36 @@ func find(q querier, id string) (*session, error) {
 	return list[0], nil
 }
 
-// save writes the rows, new and old ones, by one statement.
+// save writes the rows, new and old ones. Rows that differ in nothing but id and
+// times go by one statement: a thousand claims must be parked within milliseconds.
 func (t *tx) save(list ...*session) error {
-	if len(list) == 0 {
-		return nil
-	}
-	rows := make([][]any, len(list))
-	for i, s := range list {
-		var description any
-		if s.Description.Valid {
-			description = s.Description.String
+	groups := map[session]map[string][4]int64{}
+	for _, s := range list {
+		alike := *s
+		alike.ID, alike.Claimed, alike.Suspended, alike.LastSuspended, alike.Seen = "", 0, 0, 0, 0
+		if groups[alike] == nil {
+			groups[alike] = map[string][4]int64{}
 		}
-		rows[i] = []any{s.ID, s.Parent, s.Generation, s.Database, s.Incarnation, orNull(s.Claimed), s.Attempts, s.Seen,
-			orNull(s.Suspended), s.LastSuspended, s.Cause, s.Mark, s.Phase, s.Consumed, s.Consent, s.CoveredBy, s.Reason,
-			s.Resumes, boolInt(s.Ours), s.Waiting, s.Shown, description}
+		groups[alike][s.ID] = [4]int64{s.Claimed, s.Suspended, s.LastSuspended, s.Seen}
 	}
-	return t.bulk(`INSERT OR REPLACE INTO session (id, parent_id, generation, database, incarnation, time_claimed, attempts, time_seen,
-		time_suspended, last_suspended, cause, mark, phase, consumed, consent, covered_by, reason, resumes, ours, waiting, shown,
-		description)`, 22, rows)
-}
-
-func orNull(v int64) any {
-	if v == 0 {
-		return nil
-	}
-	return v
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// bulk runs an INSERT of many rows by one statement; width is the number of columns.
-func (t *tx) bulk(insert string, width int, rows [][]any) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	text, err := json.Marshal(rows)
-	if err != nil {
-		return err
-	}
-	columns := ""
-	for i := range width {
-		if i > 0 {
-			columns += ", "
+	for s, times := range groups {
+		text, err := json.Marshal(times)
+		if err != nil {
+			return err
 		}
-		columns += fmt.Sprintf("value ->> %d", i)
+		if err := t.exec(saveGroup, s.Parent, s.Generation, s.Database, s.Incarnation, s.Attempts, s.Cause, s.Mark, s.Phase, s.Consumed,
+			s.Consent, s.CoveredBy, s.Reason, s.Resumes, s.Ours, s.Waiting, s.Shown, s.Description, string(text)); err != nil {
+			return err
+		}
 	}
-	return t.exec(insert+" SELECT "+columns+" FROM json_each(?)", string(text))
+	return nil
 }
+
+const saveGroup = `INSERT OR REPLACE INTO session (id, time_claimed, time_suspended, last_suspended, time_seen,
+		parent_id, generation, database, incarnation, attempts, cause, mark, phase, consumed, consent, covered_by, reason, resumes,
+		ours, waiting, shown, description)
+	SELECT key, nullif(value ->> 0, 0), nullif(value ->> 1, 0), value ->> 2, value ->> 3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+	FROM jsonb_each(?)`
 
 // note adds a line to the journal.
 func (t *tx) note(s *session, what, detail string) {
@@ -163,12 +140,28 @@ func (t *tx) note(s *session, what, detail string) {
 	t.shown = true
 }
 
+// writeJournal adds the lines in their order, alike ones of different sessions by one statement.
 func (t *tx) writeJournal() error {
-	rows := make([][]any, len(t.lines))
-	for i, e := range t.lines {
-		rows[i] = []any{e.Time, e.Session, e.SuspendedAt, e.What, e.Detail}
+	for rest := t.lines; len(rest) > 0; {
+		first := rest[0]
+		times := map[string]int64{}
+		for len(rest) > 0 && rest[0].What == first.What && rest[0].Detail == first.Detail {
+			if _, twice := times[rest[0].Session]; twice {
+				break
+			}
+			times[rest[0].Session] = rest[0].SuspendedAt
+			rest = rest[1:]
+		}
+		text, err := json.Marshal(times)
+		if err != nil {
+			return err
+		}
+		if err := t.exec(`INSERT INTO journal (time, session, time_suspended, what, detail)
+			SELECT ?, key, value, ?, ? FROM json_each(?)`, t.now, first.What, first.Detail, string(text)); err != nil {
+			return err
+		}
 	}
-	return t.bulk("INSERT INTO journal (time, session, time_suspended, what, detail)", 5, rows)
+	return nil
 }
 
 // ids gives the parameter for "IN (SELECT value FROM json_each(?))".
