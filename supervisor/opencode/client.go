@@ -28,7 +28,6 @@ type Client struct {
 	wire     *wire
 	api      api
 	patience time.Duration
-	beat     time.Duration // the longest pause of the event stream in good health
 }
 
 var _ restart.Server = (*Client)(nil)

@@ -47,9 +47,6 @@ func (c *Client) Events(ctx context.Context, handle func(restart.Event), resync 
 // stream holds one connection until it ends.
 func (c *Client) stream(ctx context.Context, emit func(restart.Event), resync func(context.Context) error) error {
 	path, heartbeat := c.api.events()
-	if c.beat > 0 {
-		heartbeat = c.beat
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watchdog := time.AfterFunc(min(missedBeats*heartbeat, callTimeout), func() { cancel(errSilentStream) })

@@ -108,8 +108,8 @@ func unreachable(err error) *HealthError {
 		return &HealthError{Kind: Silent, Detail: fmt.Sprintf("within %s", healthTimeout)}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &HealthError{Kind: NotListening, Detail: cause(dial.Err)}
-	case strings.Contains(err.Error(), "malformed HTTP"):
-		return &HealthError{Kind: Stranger, Detail: "it does not speak HTTP"}
+	case errors.Is(err, errTooLong), strings.Contains(err.Error(), "malformed HTTP"):
+		return &HealthError{Kind: Stranger, Detail: "it does not speak as one"}
 	default:
 		return &HealthError{Kind: Silent, Detail: "the connection was closed: " + cause(err)}
 	}
