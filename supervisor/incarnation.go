@@ -58,6 +58,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	ctx, quit := context.WithCancel(s.life)
 	c.quit = quit
 	ledger, resumer := s.book()
+	s.watchDirectories(ctx, c)
 	// What an earlier supervisor was delivering, before anything new is.
 	if err := ledger.Recover(ctx, c.client.Lookup, s.database); err != nil {
 		s.Log.Error("resumes that were under way could not be decided", "error", err)
@@ -71,6 +72,26 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	s.workers.Go(func() { c.await(gone) })
 	s.workers.Go(func() { s.conclude(c) })
 	return nil
+}
+
+// watchDirectories tells a client of v1 in which directories sessions were at work
+// before it was connected: v1 says what is active by directory only.
+func (s *supervisor) watchDirectories(ctx context.Context, c *incarnation) {
+	if c.Generation != opencode.V1 {
+		return
+	}
+	ledger, _ := s.book()
+	claims, err := ledger.Claims(ctx)
+	if err == nil && len(claims) > 0 {
+		var known map[string]restart.Description
+		known, err = s.database.Describe(ctx, claims)
+		for _, d := range known {
+			c.client.Watch(d.Directory)
+		}
+	}
+	if err != nil {
+		s.Log.Warn("sessions at work in directories that are not known may be missed", "error", err)
+	}
 }
 
 // await closes gone at the end of the process, with its exit where it is our child.

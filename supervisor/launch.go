@@ -297,16 +297,12 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 
 // begun records a living server, opens its page in the ledger and attends it.
 func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind InputKind) Input {
-	ledger, _ := s.book()
-	ctx := context.WithoutCancel(s.life)
 	err := r.save(s.Paths.ServerRecord)
 	if g != nil {
 		g.record.Store(&r)
 	}
 	if err == nil {
-		err = ledger.BeginIncarnation(ctx, restart.Incarnation{
-			ID: r.ID, Generation: string(r.Generation), Database: s.database.Path(), StartedAt: r.Since,
-		})
+		err = s.beginIncarnation(r, kind == InAdopted)
 	}
 	if err == nil {
 		err = s.attend(r, st, g, seq)
@@ -319,6 +315,25 @@ func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind In
 		return in
 	}
 	return Input{Kind: kind}
+}
+
+// beginIncarnation opens the incarnation's page in the ledger. One that was
+// adopted may have followed others whose end nobody saw.
+func (s *supervisor) beginIncarnation(r record, adopted bool) error {
+	ledger, _ := s.book()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
+	defer cancel()
+	inc := restart.Incarnation{ID: r.ID, Generation: string(r.Generation), Database: s.database.Path(), StartedAt: r.Since}
+	if !adopted {
+		return ledger.BeginIncarnation(ctx, inc)
+	}
+	client := opencode.Connect(r.Incarnation)
+	defer client.Close()
+	active, err := client.Active(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot ask the adopted server what is active: %w", err)
+	}
+	return ledger.Succeed(ctx, inc, active, s.database)
 }
 
 // explain says why a server did not get ready.

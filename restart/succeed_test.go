@@ -1,0 +1,34 @@
+package restart
+
+import "testing"
+
+func TestAServerThatCameUnseenIsFollowed(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	b.begin("inc1", begun)
+	for _, id := range []string{"ses_active", "ses_ended", "ses_left"} {
+		b.must(b.Ledger.Apply(t.Context(), Event{Kind: EventStarted, Session: id, At: begun + 10}))
+	}
+	b.must(b.Ledger.Suspend(t.Context(), []string{"ses_active", "ses_ended", "ses_left"}, begun+20))
+	b.must(b.Ledger.Unsuspend(t.Context()))
+	db := newDatabase()
+	db.fate("ses_ended", OutcomeEnded, "m2")
+	db.fate("ses_left", OutcomeInFlight, "m")
+	next := Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: begun + 100}
+	b.must(b.Ledger.Succeed(t.Context(), next, []string{"ses_active"}, db))
+	b.must(b.Ledger.Succeed(t.Context(), next, []string{"ses_active"}, db)) // again: nothing more
+
+	claims, err := b.Ledger.Claims(t.Context())
+	b.must(err)
+	if len(claims) != 1 || claims[0] != "ses_active" {
+		t.Errorf("claims %v, want the active one", claims)
+	}
+	list, err := b.Ledger.Pending(t.Context())
+	b.must(err)
+	if len(list) != 1 || list[0].ID != "ses_left" || list[0].Cause != CauseCrash {
+		t.Errorf("pending %+v, want what it left", list)
+	}
+	if _, err := b.Ledger.Consume(t.Context(), "ses_left", list[0].SuspendedAt); err != nil {
+		t.Errorf("it can't be consented to: %v", err)
+	}
+}
