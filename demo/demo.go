@@ -59,8 +59,11 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer s.limit.Stop()
 	c, err := s.tell(ctx)
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		err = fmt.Errorf("the demo was stopped: %w", context.Cause(ctx))
+	case err != nil: // as text: an error of the demo's own supervisor is not about the user's
+		err = errors.New("the demo failed: " + err.Error())
 	}
 	if err == nil {
 		s.screen.table(c.verdicts())

@@ -28,7 +28,8 @@ type machine struct {
 	paths platform.Paths
 	user  *control.Client // of the supervisor, when one runs
 
-	started []platform.Identity // children, and servers that were seen
+	started  []platform.Identity // children, and servers that were seen
+	children []*process
 }
 
 // newMachine makes a machine. More is added to its environment.
@@ -146,7 +147,7 @@ func (m *machine) start(args ...string) (*process, error) {
 		return nil, err
 	}
 	p := &process{child.Identity(), make(chan struct{})}
-	m.started = append(m.started, p.id)
+	m.started, m.children = append(m.started, p.id), append(m.children, p)
 	go func() { // ends with the child, which end awaits
 		child.Wait()
 		close(p.ended)
@@ -211,7 +212,13 @@ func (m *machine) stop(ctx context.Context, p *process) error {
 	if err := p.id.Signal(platform.Terminate); err != nil {
 		return fmt.Errorf("cannot stop process %d: %w", p.id.PID, err)
 	}
-	return m.await(ctx, "a process that was told to stop goes on", func() error {
+	return m.reaped(ctx, p)
+}
+
+// reaped waits until a child has ended, and all its threads with it: until then it
+// may hold its locks, though it counts as dead already.
+func (m *machine) reaped(ctx context.Context, p *process) error {
+	return m.await(ctx, "a process does not end", func() error {
 		select {
 		case <-p.ended:
 			return nil
@@ -257,7 +264,7 @@ func (m *machine) output() string {
 
 // cut takes the power away: everything on the machine is killed, supervisor first.
 func (m *machine) cut(ctx context.Context) error {
-	return m.await(ctx, "processes stay", func() error {
+	if err := m.await(ctx, "processes stay", func() error {
 		all, err := m.all(ctx)
 		if err != nil {
 			return err
@@ -269,7 +276,15 @@ func (m *machine) cut(ctx context.Context) error {
 			return fmt.Errorf("%d of them", len(all))
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	for _, p := range m.children {
+		if err := m.reaped(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // all gives what runs on the machine, in the order of its start.

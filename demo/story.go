@@ -151,6 +151,10 @@ func (s *story) with(ctx context.Context, c *counts) error {
 // putToWork gives two sessions something to do and waits until they are at it; it
 // gives the requests that were made so far.
 func (s *story) putToWork(ctx context.Context, m *machine, srv server, works ...*work) (requests int, err error) {
+	// Until the server has looked for unfinished sessions, it would take these for such.
+	if _, err := m.watch(ctx, quiet/3, 0); err != nil {
+		return 0, err
+	}
 	s.screen.say(0, "The server is up. Two sessions are put to work:")
 	for _, w := range works {
 		if err := os.Mkdir(m.path("home", w.name), 0o755); err != nil {
