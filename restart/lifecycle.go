@@ -153,7 +153,7 @@ func (s *session) claim(at int64, inc Incarnation) {
 // that has not come to its end: it ended by itself.
 func (t *tx) ended(s *session, at int64, inc Incarnation) error {
 	switch {
-	case at < s.Claimed:
+	case !s.isNews(at):
 		return nil
 	case s.live():
 		s.unclaim()
@@ -161,11 +161,15 @@ func (t *tx) ended(s *session, at int64, inc Incarnation) error {
 		if err := t.settle(s, "it ended by itself"); err != nil {
 			return err
 		}
-	default:
-		return nil
 	}
-	s.Seen = max(s.Seen, at)
+	s.Seen = max(s.Seen, at) // also of an end whose start was missed: a later claim isn't its
 	return nil
+}
+
+// isNews says that an end at that time is of the claim, and was not seen before. It
+// may come in the very millisecond of the start.
+func (s *session) isNews(at int64) bool {
+	return at >= s.Claimed && (at > s.Seen || at == s.Seen && at == s.Claimed)
 }
 
 func (s *session) unclaim() { s.Claimed, s.Ours = 0, false }
@@ -174,26 +178,26 @@ func (s *session) unclaim() { s.Claimed, s.Ours = 0, false }
 // believed to have been at work, but only if nothing of it was known in this incarnation.
 func (t *tx) shutdown(s *session, at int64, inc Incarnation) {
 	missed := s.Incarnation != inc.ID && s.suspension() == 0 && at > s.Seen
-	if s.live() && at >= s.Claimed || missed {
+	if s.live() && s.isNews(at) || missed {
 		if missed {
-			s.claim(at, inc)
+			s.claim(at-1, inc) // it had begun before
 		}
 		t.suspend(s, CauseShutdown, at)
-		s.Seen = max(s.Seen, at)
 	}
+	s.Seen = max(s.Seen, at)
 }
 
 // vanished clears claim and suspension of a session that was deleted or archived.
 func (t *tx) vanished(s *session, at int64, why string) error {
 	switch {
+	case !s.isNews(at):
+		return nil
 	case s.suspension() != 0 && at > s.suspension():
 		if err := t.settle(s, why); err != nil {
 			return err
 		}
-	case s.live() && at >= s.Claimed:
+	case s.live():
 		s.unclaim()
-	default:
-		return nil
 	}
 	s.Seen = max(s.Seen, at)
 	return nil

@@ -1,0 +1,126 @@
+package restart
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// fast spares the disk: these tests make thousands of commits and no crash.
+func fast(t *testing.T, l *Ledger) {
+	t.Helper()
+	if _, err := l.db.Exec("PRAGMA synchronous = OFF"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// standing is what must not change: every suspension that stands, and every claim.
+func (b *bundle) standing() string {
+	var all string
+	rows, err := sessions(b.Ledger.db, "ORDER BY id")
+	b.must(err)
+	for _, s := range rows {
+		all += fmt.Sprintf("%s %d %d %s %d|", s.ID, s.suspension(), s.Claimed, s.Phase, s.Resumes)
+	}
+	return all
+}
+
+// TestReplayedEventsNeitherMakeNorDestroyASuspension sends random lifecycles in
+// random order of sessions, over several incarnations, with consents between;
+// after each step any events that were sent before are sent again, and nothing may change.
+func TestReplayedEventsNeitherMakeNorDestroyASuspension(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(r *rapid.T) {
+		n++
+		b := &bundle{t: t, path: fmt.Sprintf("%s/%d.db", dir, n), clock: 1000, db: newDatabase()}
+		b.open()
+		defer func() { b.must(b.Close()) }()
+		fast(t, b.Ledger)
+		b.begin("inc0", b.clock)
+		var sent []Event
+		kinds := []EventKind{EventStarted, EventStarted, EventSucceeded, EventFailed, EventInterrupted, EventShutdown, EventArchived, EventDeleted, EventProgress}
+		for i := range rapid.IntRange(1, 25).Draw(r, "steps") {
+			b.clock += 10
+			id := rapid.SampledFrom([]string{"ses_a", "ses_b", "ses_c"}).Draw(r, "session")
+			switch rapid.SampledFrom([]string{"event", "event", "event", "event", "park", "suspend", "unsuspend", "dismiss", "resume", "put back"}).Draw(r, "act") {
+			case "event":
+				e := Event{Kind: rapid.SampledFrom(kinds).Draw(r, "kind"), Session: id, At: b.clock}
+				b.must(b.Apply(t.Context(), e))
+				sent = append(sent, e)
+			case "park":
+				b.db.fate(id, rapid.SampledFrom([]Outcome{OutcomeEnded, OutcomeUnknown, OutcomeInFlight, OutcomeSuspended}).Draw(r, "fate"), "m")
+				if rapid.Bool().Draw(r, "claimed") {
+					b.db.claims[id] = claim(id, b.clock-5)
+				}
+				_, err := b.Park(t.Context(), b.db, ParkOptions{Cause: CauseCrash, At: b.clock, Database: serverDB})
+				b.must(err)
+				b.begin(fmt.Sprintf("inc%d", i+1), b.clock+1)
+			case "suspend":
+				b.must(b.Suspend(t.Context(), []string{id}, b.clock))
+			case "unsuspend":
+				b.must(b.Unsuspend(t.Context()))
+			case "dismiss":
+				_, _ = b.Dismiss(t.Context(), id, 0)
+			default:
+				s, _ := find(b.Ledger.db, id)
+				if s == nil {
+					break
+				}
+				if ticket, err := b.Consume(t.Context(), id, s.Suspended); err == nil {
+					b.must(b.Delivering(t.Context(), ticket))
+					if rapid.Bool().Draw(r, "delivered") {
+						b.must(b.Delivered(t.Context(), ticket, ""))
+					} else {
+						b.must(b.PutBack(t.Context(), ticket, "", ""))
+					}
+				}
+			}
+			before := b.standing()
+			for range min(len(sent), 4) {
+				e := rapid.SampledFrom(sent).Draw(r, "again")
+				b.must(b.Apply(t.Context(), e))
+				if after := b.standing(); after != before {
+					r.Fatalf("%+v again:\n%s\n%s", e, before, after)
+				}
+			}
+			conserved(t, b.Ledger)
+			if t.Failed() {
+				r.FailNow()
+			}
+		}
+	})
+}
+
+// TestEachSuspensionHasOneEnd throws events with any time at a ledger; each suspension has one end.
+func TestEachSuspensionHasOneEnd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	n := 0
+	rapid.Check(t, func(r *rapid.T) {
+		n++
+		l, err := Open(fmt.Sprintf("%s/%d.db", dir, n), time.Now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		fast(t, l)
+		if err := l.BeginIncarnation(t.Context(), Incarnation{ID: "inc", Database: serverDB, StartedAt: 3}); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 30).Draw(r, "events") {
+			e := Event{
+				Kind:    rapid.SampledFrom([]EventKind{EventStarted, EventSucceeded, EventShutdown, EventArchived, EventKind("odd")}).Draw(r, "kind"),
+				Session: rapid.SampledFrom([]string{"", "ses_a", "ses_b"}).Draw(r, "session"),
+				At:      rapid.Int64Range(0, 20).Draw(r, "at"),
+			}
+			if err := l.Apply(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			conserved(t, l)
+		}
+	})
+}
