@@ -172,8 +172,12 @@ func TestEventFrames(t *testing.T) {
 			stream := p.stream()
 			id := p.begin("hello fast")
 			var lines []string
+			begun := 0 // where the turn begins in lines
 			until := func(eventType string) {
 				t.Helper()
+				if slices.ContainsFunc(lines[begun:], func(line string) bool { return strings.Contains(line, `"type":"`+eventType+`"`) }) {
+					return
+				}
 				for line := range stream {
 					lines = append(lines, line)
 					if text, ok := strings.CutPrefix(line, "data: "); ok {
@@ -187,7 +191,9 @@ func TestEventFrames(t *testing.T) {
 				}
 				t.Fatalf("the stream ended before %s", eventType)
 			}
+			until("session.execution.succeeded")
 			until("session.renamed")
+			begun = len(lines)
 			p.prompt(id, "go [[slow n=1000 ms=20]]")
 			until("session.text.delta")
 			p.want(map[kind]int{early: 204, claims: 200}[k], "POST", "/api/session/"+id+"/interrupt", nil, nil)

@@ -244,6 +244,7 @@ func TestDeleted(t *testing.T) {
 	if len(p.actives()) != 0 {
 		t.Error("a deleted session is active")
 	}
+	p.stop()
 	if text := p.out.String(); strings.Contains(text, "Error:") {
 		t.Errorf("output %q", text)
 	}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience bounds every wait for another process.
-const patience = 20 * time.Second
+const patience = 60 * time.Second
 
 // both are the two kinds of v2.
 var both = []kind{early, claims}
@@ -133,6 +133,9 @@ func (u *user) run(args ...string) *process {
 	u.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.exited
+		if bytes.Contains(p.out.Bytes(), []byte("DATA RACE")) {
+			u.t.Error("the server has a data race")
+		}
 		if u.t.Failed() {
 			u.t.Logf("output of %v:\n%s", args, &p.out)
 		}

@@ -211,16 +211,20 @@ func (s *server) boot() {
 	if !s.pause(s.set.bootDelay) {
 		return
 	}
+	var found leftovers
 	st, err := openStore(s.work, s.set.database, s.set.kind)
+	if err == nil {
+		s.store = st
+		found, err = s.leftovers()
+	}
 	if err != nil {
 		s.complain(err)
 		s.phase.CompareAndSwap(int32(starting), int32(broken))
 		return
 	}
-	s.store = st
 	s.phase.CompareAndSwap(int32(starting), int32(ready))
 	if s.set.service && s.pause(s.set.sweepDelay) {
-		s.sweep()
+		s.sweep(found)
 	}
 }
 

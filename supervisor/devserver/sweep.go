@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -15,38 +16,74 @@ const (
 // restartText is what the early kind tells a session that it resumes.
 const restartText = "continue from where you left off, do not repeat completed work"
 
+// claim is what makes a session resume at start.
+type claim struct {
+	session string
+	at      int64 // time_suspended, Unix milliseconds
+	child   bool
+}
+
+// leftovers is what the incarnation before left unfinished. It is read before the
+// first request is served, so that turns of this incarnation are not among it.
+type leftovers struct {
+	claims []claim
+	jobs   []job
+}
+
+func (s *server) leftovers() (found leftovers, err error) {
+	err = s.store.read(func(db *sql.DB) error {
+		rows, err := db.Query(s.store.sql(`SELECT id, time_suspended, parent_id IS NOT NULL FROM {session}
+			WHERE time_suspended IS NOT NULL ORDER BY time_suspended`))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var c claim
+			if err := rows.Scan(&c.session, &c.at, &c.child); err != nil {
+				return err
+			}
+			found.claims = append(found.claims, c)
+		}
+		return rows.Err()
+	})
+	if err == nil && s.set.kind == claims {
+		found.jobs, err = s.jobs()
+	}
+	return found, err
+}
+
 // sweep is what this product exists for: at start, the server resumes every
 // unfinished session by itself, with no question asked. It looks at neither owner,
-// age nor time_archived.
-func (s *server) sweep() {
+// age nor time_archived. What was taken away since it was found is left alone.
+func (s *server) sweep(found leftovers) {
 	var err error
 	if s.set.kind == early {
-		err = s.sweepSuspended()
+		err = s.sweepSuspended(found)
 	} else {
-		err = s.sweepClaims()
+		err = s.sweepClaims(found)
 	}
 	if err != nil && s.work.Err() == nil {
 		s.complain(fmt.Errorf("cannot resume sessions: %w", err))
 	}
 }
 
-// sweepSuspended consumes suspensions, at most four executing at once. Those that
-// the server didn't come to stay suspended.
-func (s *server) sweepSuspended() error {
-	ids, err := s.claimed()
-	if err != nil {
-		return err
-	}
+// sweepSuspended consumes the suspensions of roots, at most four executing at
+// once. Those that the server didn't come to stay suspended.
+func (s *server) sweepSuspended(found leftovers) error {
 	places := make(chan struct{}, earlyAtOnce)
 	var turns sync.WaitGroup
 	defer turns.Wait()
-	for _, id := range ids {
+	for _, c := range found.claims {
+		if c.child {
+			continue
+		}
 		select {
 		case places <- struct{}{}:
 		case <-s.work.Done():
 			return nil
 		}
-		e, err := s.consume(id)
+		e, err := s.consume(c)
 		if err != nil {
 			return err
 		}
@@ -63,136 +100,89 @@ func (s *server) sweepSuspended() error {
 }
 
 // consume takes one suspension and resumes its session; nil when it is gone.
-func (s *server) consume(id string) (*execution, error) {
-	var taken int64
-	err := s.store.write(context.Background(), func(tx *sql.Tx) error {
-		res, err := tx.Exec(`UPDATE session SET time_suspended = NULL WHERE id = ? AND time_suspended IS NOT NULL`, id)
-		if err != nil {
-			return err
-		}
-		taken, err = res.RowsAffected()
-		return err
-	})
-	if err != nil || taken == 0 {
+func (s *server) consume(c claim) (*execution, error) {
+	taken, err := s.update(c, `time_suspended = NULL`)
+	if err != nil || !taken {
 		return nil, err
 	}
-	session, err := s.session(id)
+	session, err := s.session(c.session)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := s.admit(session, input{Type: "synthetic", Text: restartText}); err != nil {
 		return nil, err
 	}
-	return s.wake(id, "boot"), nil
+	return s.wake(c.session, "boot"), nil
+}
+
+// update changes the session of a claim, if that claim still stands.
+func (s *server) update(c claim, set string) (done bool, err error) {
+	err = s.store.write(context.Background(), func(tx *sql.Tx) error {
+		res, err := tx.Exec(s.store.sql(`UPDATE {session} SET `+set+` WHERE id = ? AND time_suspended = ?`), c.session, c.at)
+		if err != nil {
+			return err
+		}
+		n, err := res.RowsAffected()
+		done = n > 0
+		return err
+	})
+	return done, err
 }
 
 // sweepClaims resumes every claimed root at once and acts on every background job.
 // The claims of child sessions are cleared, but for those that a running job resumes.
-func (s *server) sweepClaims() error {
-	jobs, err := s.jobs()
-	if err != nil {
-		return err
-	}
-	if err := s.clearChildClaims(jobs); err != nil {
-		return err
-	}
-	ids, err := s.claimed()
-	if err != nil {
-		return err
-	}
-	for _, id := range ids {
-		again, err := s.countAttempt(id)
-		if err != nil {
-			return err
-		}
-		if again {
-			s.wake(id, "boot")
-		}
-	}
-	for _, j := range jobs {
-		if j.Recovery.Kind == kindSubagent && j.Status == "running" {
-			if e := s.wake(j.Recovery.ChildSessionID, "job"); e != nil {
-				s.watchChild(j, e)
+func (s *server) sweepClaims(found leftovers) error {
+	for _, c := range found.claims {
+		resumedByJob := slices.ContainsFunc(found.jobs, func(j job) bool {
+			return j.Status == "running" && j.Recovery.ChildSessionID == c.session
+		})
+		switch {
+		case !c.child:
+			if err := s.resumeClaim(c); err != nil {
+				return err
 			}
-			continue
+		case !resumedByJob:
+			if _, err := s.update(c, `time_suspended = NULL, resume_attempts = 0`); err != nil {
+				return err
+			}
 		}
-		if err := s.notify(j); err != nil {
+	}
+	for _, j := range found.jobs {
+		if err := s.actOn(j); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// claimed gives the roots that are claimed or suspended, by time.
-func (s *server) claimed() ([]string, error) {
-	var ids []string
-	err := s.store.read(func(db *sql.DB) error {
-		rows, err := db.Query(s.store.sql(`SELECT id FROM {session} WHERE time_suspended IS NOT NULL AND parent_id IS NULL ORDER BY time_suspended`))
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var id string
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			ids = append(ids, id)
-		}
-		return rows.Err()
-	})
-	return ids, err
-}
-
-// countAttempt counts one more resume of a claimed turn; after ten the claim is given up.
-func (s *server) countAttempt(id string) (again bool, err error) {
-	err = s.store.write(context.Background(), func(tx *sql.Tx) error {
-		var attempts int
-		if err := tx.QueryRow(`SELECT resume_attempts FROM session_v2 WHERE id = ?`, id).Scan(&attempts); err != nil {
-			return err
-		}
-		again = attempts < maxAttempts
-		if !again {
-			_, err := tx.Exec(`UPDATE session_v2 SET time_suspended = NULL, resume_attempts = 0 WHERE id = ?`, id)
-			return err
-		}
-		_, err := tx.Exec(`UPDATE session_v2 SET resume_attempts = resume_attempts + 1 WHERE id = ?`, id)
+// resumeClaim counts one more resume of a claimed turn, and resumes it; after ten the claim is given up.
+func (s *server) resumeClaim(c claim) error {
+	again, err := s.update(c, fmt.Sprintf(`resume_attempts = CASE WHEN resume_attempts < %d THEN resume_attempts + 1 ELSE 0 END,
+		time_suspended = CASE WHEN resume_attempts < %[1]d THEN time_suspended END`, maxAttempts))
+	if err != nil || !again {
 		return err
-	})
-	return again, err
+	}
+	if again, err = s.update(c, `time_suspended = time_suspended`); again { // it was not given up
+		s.wake(c.session, "boot")
+	}
+	return err
 }
 
-func (s *server) clearChildClaims(jobs []job) error {
-	keep := map[string]bool{}
-	for _, j := range jobs {
-		if j.Status == "running" {
-			keep[j.Recovery.ChildSessionID] = true
-		}
-	}
-	return s.store.write(context.Background(), func(tx *sql.Tx) error {
-		rows, err := tx.Query(`SELECT id FROM session_v2 WHERE time_suspended IS NOT NULL AND parent_id IS NOT NULL`)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		var clear []string
-		for rows.Next() {
-			var id string
-			if err := rows.Scan(&id); err != nil {
-				return err
-			}
-			if !keep[id] {
-				clear = append(clear, id)
-			}
-		}
-		if err := rows.Err(); err != nil {
-			return err
-		}
-		for _, id := range clear {
-			if _, err := tx.Exec(`UPDATE session_v2 SET time_suspended = NULL, resume_attempts = 0 WHERE id = ?`, id); err != nil {
-				return err
-			}
-		}
-		return nil
+// actOn resumes a running child session even when its parent is idle, and posts a
+// notice of any other job, which wakes its session.
+func (s *server) actOn(j job) error {
+	var there bool
+	err := s.store.read(func(db *sql.DB) error {
+		return db.QueryRow(`SELECT count(*) > 0 FROM kv WHERE key = ?`, jobPrefix+j.NotificationID).Scan(&there)
 	})
+	if err != nil || !there {
+		return err
+	}
+	if j.Recovery.Kind != kindSubagent || j.Status != "running" {
+		return s.notify(j)
+	}
+	if e := s.wake(j.Recovery.ChildSessionID, "job"); e != nil {
+		s.watchChild(j, e)
+	}
+	return nil
 }
