@@ -36,8 +36,9 @@ var _ restart.Database = (*Database)(nil)
 // A file that isn't there is not created: it is opened when it has appeared,
 // and again when it was replaced by another.
 type Database struct {
-	path string
-	gen  Generation
+	path   string
+	gen    Generation
+	budget time.Duration // for which Clear may hold the write lock
 
 	mu      sync.Mutex // guards what follows, and serialises reads
 	closed  bool
@@ -62,7 +63,7 @@ func OpenDatabase(path string, gen Generation) (*Database, error) {
 	if !filepath.IsAbs(path) {
 		return nil, fmt.Errorf("cannot open the server's database %s: not an absolute path", path)
 	}
-	d := &Database{path: path, gen: gen, shape: shape{kind: KindAbsent}}
+	d := &Database{path: path, gen: gen, budget: lockBudget, shape: shape{kind: KindAbsent}}
 	if err := d.read(context.Background(), func(querier, shape) error { return nil }); err != nil {
 		return nil, errors.Join(err, d.Close())
 	}

@@ -63,8 +63,8 @@ func (d *Database) clear(ctx context.Context, found shape, s restart.Sweep) (err
 	defer conn.Close()
 
 	began := time.Now()
-	held, cancel := context.WithTimeoutCause(ctx, lockBudget,
-		fmt.Errorf("not done after %v of holding its lock; undone", lockBudget))
+	held, cancel := context.WithTimeoutCause(ctx, d.budget,
+		fmt.Errorf("not done after %v of holding its lock; undone", d.budget))
 	defer cancel()
 	err = d.take(held, conn, found, s)
 	if err == nil {

@@ -1,7 +1,6 @@
 package opencode
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -129,7 +128,7 @@ func TestDescribeSurvivesBrokenRows(t *testing.T) {
 	}
 }
 
-// Megabytes of input and a hundred thousand messages are cut where they lie.
+// Megabytes of input and thousands of messages are cut where they lie.
 func TestDescribeOfHugeSessionsIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{KindV1, KindEarly} {
@@ -141,8 +140,8 @@ func TestDescribeOfHugeSessionsIsBounded(t *testing.T) {
 			fill = `INSERT INTO message SELECT 'm' || x, 'ses_1', x, x, '{"role":"assistant","time":{"created":1}}' FROM n`
 			gen = V1
 		}
-		s.exec(`WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 100000) ` + fill)
-		huge := `json_object('type', 'tool', 'name', 'write', 'tool', 'write', 'state', json_object('status', 'running', 'input', json_object('content', printf('%.*c', 5000000, 'x'))))`
+		s.exec(`WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 3000) ` + fill)
+		huge := `json_object('type', 'tool', 'name', 'write', 'tool', 'write', 'state', json_object('status', 'running', 'input', json_object('content', printf('%.*c', 1000000, 'x'))))`
 		if kind == KindV1 {
 			s.messageV1("ses_1", "msg_last", 200000, `{"role":"assistant","time":{"created":1}}`)
 			s.exec(`INSERT INTO part SELECT 'prt_1', 'msg_last', 'ses_1', 1, 1, ` + huge)
@@ -150,15 +149,9 @@ func TestDescribeOfHugeSessionsIsBounded(t *testing.T) {
 			s.exec(`INSERT INTO session_message SELECT 'msg_last', 'ses_1', 'assistant', 200000, 1, 1, json_object('content', json_array(` + huge + `))`)
 		}
 		d := s.open(gen)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
 		start := time.Now()
-		all, err := d.Describe(ctx, []string{"ses_1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		desc := describeOne(t, d, "ses_1")
 		t.Logf("%s: %v", kind, time.Since(start))
-		desc := all["ses_1"]
 		if len(desc.Title) != maxText || desc.LastTool == nil || len(desc.LastTool.Input) != maxText || !strings.HasPrefix(desc.LastTool.Input, `{"content":"xxx`) {
 			t.Errorf("%s: title of %d, tool %+v", kind, len(desc.Title), desc.LastTool)
 		}

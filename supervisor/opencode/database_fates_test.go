@@ -14,6 +14,8 @@ func TestFatesOfV2(t *testing.T) {
 	t.Parallel()
 	const started, promoted = "session.execution.started.1", "session.input.promoted.1"
 	type event struct{ kind, data string }
+	servers := map[string]*server{KindEarly: newServer(t, KindEarly), KindClaims: newServer(t, KindClaims)}
+	databases := map[string]*Database{KindEarly: servers[KindEarly].open(V2), KindClaims: servers[KindClaims].open(V2)}
 	for _, c := range []struct {
 		name   string
 		events []event
@@ -38,23 +40,20 @@ func TestFatesOfV2(t *testing.T) {
 		{"marked, no events", nil, "time_suspended = 5", restart.OutcomeSuspended, restart.OutcomeInFlight},
 		{"archived", []event{{started, `{}`}}, "time_archived = 5, time_suspended = 5", restart.OutcomeArchived, restart.OutcomeArchived},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			for kind, want := range map[string]restart.Outcome{KindEarly: c.early, KindClaims: c.claims} {
-				s := newServer(t, kind)
-				s.session("ses_1", c.more)
-				s.session("ses_2", "") // its events are none of ses_1's
-				s.event("ses_2", started, `{}`, 1)
-				for _, e := range c.events {
-					s.event("ses_1", e.kind, e.data, 1)
-				}
-				s.event("ses_2", "session.execution.succeeded.1", `{}`, 2)
-				fates, err := s.open(V2).Fates(t.Context(), []string{"ses_1", "ses_gone", "ses_1"})
-				if err != nil || len(fates) != 2 || fates["ses_1"].Outcome != want || fates["ses_gone"].Outcome != restart.OutcomeGone {
-					t.Errorf("%s: %v, %v, want outcome %d", kind, fates, err, want)
-				}
+		for kind, want := range map[string]restart.Outcome{KindEarly: c.early, KindClaims: c.claims} {
+			s := servers[kind]
+			s.session(c.name, c.more)
+			s.session("other than "+c.name, "") // its events count only for itself
+			s.event("other than "+c.name, started, `{}`, 1)
+			for _, e := range c.events {
+				s.event(c.name, e.kind, e.data, 1)
 			}
-		})
+			s.event("other than "+c.name, "session.execution.succeeded.1", `{}`, 2)
+			fates, err := databases[kind].Fates(t.Context(), []string{c.name, "ses_gone", c.name})
+			if err != nil || len(fates) != 2 || fates[c.name].Outcome != want || fates["ses_gone"].Outcome != restart.OutcomeGone {
+				t.Errorf("%s, %s: %v, %v, want outcome %d", c.name, kind, fates, err, want)
+			}
+		}
 	}
 }
 
@@ -97,6 +96,8 @@ func TestMarkOfV2(t *testing.T) {
 
 func TestFatesOfV1(t *testing.T) {
 	t.Parallel()
+	s := newServer(t, KindV1)
+	d := s.open(V1)
 	const user, tools = `{"role":"user"}`, `{"role":"assistant","time":{"created":1,"completed":2},"finish":"tool-calls"}`
 	for _, c := range []struct {
 		name     string
@@ -116,18 +117,14 @@ func TestFatesOfV1(t *testing.T) {
 		{"broken", []string{user, `{"role":`}, "", restart.OutcomeUnknown},
 		{"archived", []string{user}, "time_archived = 1", restart.OutcomeArchived},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := newServer(t, KindV1)
-			s.session("ses_1", c.more)
-			for i, data := range c.messages {
-				s.messageV1("ses_1", fmt.Sprintf("msg_%d", i), 100, data) // in one millisecond: the id decides
-			}
-			fates, err := s.open(V1).Fates(t.Context(), []string{"ses_1", "ses_gone"})
-			if err != nil || fates["ses_1"].Outcome != c.want || fates["ses_gone"].Outcome != restart.OutcomeGone {
-				t.Errorf("%v, %v, want outcome %d", fates, err, c.want)
-			}
-		})
+		s.session(c.name, c.more)
+		for i, data := range c.messages {
+			s.messageV1(c.name, fmt.Sprintf("%s %d", c.name, i), 100, data) // in one millisecond: the id decides
+		}
+		fates, err := d.Fates(t.Context(), []string{c.name, "ses_gone"})
+		if err != nil || fates[c.name].Outcome != c.want || fates["ses_gone"].Outcome != restart.OutcomeGone {
+			t.Errorf("%s: %v, %v, want outcome %d", c.name, fates, err, c.want)
+		}
 	}
 }
 

@@ -55,7 +55,7 @@ func newServerAt(t testing.TB, kind, path string) *server {
 	t.Cleanup(func() { db.Close() })
 	s := &server{t, path, kind, db}
 	if kind != KindAbsent {
-		s.exec(schemaOf(t, kind))
+		s.exec("BEGIN;" + schemaOf(t, kind) + ";COMMIT")
 	}
 	return s
 }
