@@ -136,7 +136,6 @@ func act[B, T any](s *Server, call func(*http.Request, B) (T, error)) http.Handl
 			s.fail(w, r, err)
 			return
 		}
-		patient(w)
 		v, err := call(r, body)
 		if err != nil {
 			s.fail(w, r, err)
@@ -173,12 +172,6 @@ func readBody(w http.ResponseWriter, r *http.Request, v any) error {
 		return &httpError{http.StatusBadRequest, "cannot read the body: " + err.Error()}
 	}
 	return nil
-}
-
-// patient lifts the read deadline of a request that was read whole: it would
-// otherwise cancel a call that takes longer.
-func patient(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 }
 
 // guard refuses what doesn't come from our own client, and turns a panic into an answer.

@@ -13,7 +13,6 @@ func (s *Server) logs(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, err)
 		return
 	}
-	patient(w)
 	out := &flushed{w: w, rc: http.NewResponseController(w)}
 	if r.URL.Query().Get("follow") == "true" {
 		if err := out.begin(); err != nil { // the caller waits for the header before the first line comes
@@ -66,7 +65,6 @@ func (f *flushed) Write(b []byte) (int, error) {
 // so that the end of either side is told by the kernel, and a timer for each
 // tray would be our only wake-up.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
-	patient(w)
 	ctx := r.Context()
 	newest := make(chan Snapshot, 1) // one place: see replace
 	ended := make(chan error, 1)

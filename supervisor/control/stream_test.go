@@ -41,7 +41,7 @@ func TestWatch(t *testing.T) {
 			}
 		}
 	}})
-	seen := make(chan Snapshot)
+	seen := make(chan Snapshot, 10)
 	ended := make(chan error, 1)
 	go func() {
 		ended <- b.client.Watch(t.Context(), func(s Snapshot) error { seen <- s; return nil })
@@ -131,6 +131,7 @@ func TestNewestReplacesOlder(t *testing.T) {
 }
 
 // The read timeout is for requests; it must not end what is answered slowly.
+// (net/http lifts the deadline once a request is read.)
 func TestStreamOutlivesReadTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipes()
@@ -190,6 +191,46 @@ func TestFollowLogs(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("a follow at the supervisor's shutdown: %v", err)
 	}
+}
+
+// A reader that stopped reading, as a paused pager does, doesn't hold up the shutdown.
+func TestShutdownCutsAStalledReader(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	l, err := platform.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := make(chan error, 1)
+	started := make(chan struct{})
+	s := NewServer(&fake{logs: func(_ context.Context, w io.Writer, _ int, _ bool) error {
+		close(started)
+		line := make([]byte, 1<<20)
+		for {
+			if _, err := w.Write(line); err != nil {
+				left <- err
+				return err
+			}
+		}
+	}}, slog.New(slog.DiscardHandler))
+	s.grace = 10 * time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	conn, err := platform.Dial(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1/logs HTTP/1.1\r\nHost: intermission\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+	<-left
 }
 
 func TestLogsBreak(t *testing.T) {
