@@ -123,7 +123,8 @@ func (c *Client) Interrupt(ctx context.Context, session string) error {
 
 // Quiesce makes v1 end every turn and tool, with partial text saved, while it
 // stays up; the caller then waits for its children and ends it by signal. On v2,
-// whose Stop does that, nothing happens.
+// whose Stop does that, nothing happens. Ends of turns that Events tells from
+// here on are EventInterrupted or EventFailed, never EventSucceeded.
 func (c *Client) Quiesce(ctx context.Context) error { return c.api.quiesce(ctx) }
 
 // Stop asks a v2 server to stop gracefully. accepted is false when it is another

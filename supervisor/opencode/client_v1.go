@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +33,8 @@ type v1 struct {
 
 	mu   sync.Mutex
 	dirs map[string]struct{}
+
+	quiesced atomic.Bool // the turns that end now are ended by us
 
 	// The following is of the event stream, and only touched by it.
 	busy   map[string]bool   // session → executes; absent: not known
@@ -191,11 +194,13 @@ func (v *v1) interrupt(ctx context.Context, session string) error {
 }
 
 func (v *v1) quiesce(ctx context.Context) error {
+	v.quiesced.Store(true)
 	a, err := v.wire.call(ctx, http.MethodPost, "/global/dispose", nil, maxAnswer)
 	if err != nil {
-		return fmt.Errorf("cannot end the turns: %w", err)
+		return fmt.Errorf("cannot end the turns: %w", err) // it may have arrived
 	}
 	if !a.good() {
+		v.quiesced.Store(false)
 		return a.failure("end the turns")
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -194,6 +195,31 @@ func TestDecodeV1(t *testing.T) {
 	}
 }
 
+func TestDecodeV1AfterQuiesce(t *testing.T) {
+	t.Parallel()
+	status := `{"directory":"/d","payload":{"type":"session.status","properties":{"sessionID":"s","status":{"type":"%s"}}}}`
+	for name, c := range map[string]struct {
+		answer int
+		want   []string
+	}{
+		"accepted": {http.StatusOK, []string{"started s", "interrupted s"}},
+		"refused":  {http.StatusBadRequest, []string{"started s", "succeeded s"}},
+	} {
+		api := newV1(newWire(serve(t, V1, func(w http.ResponseWriter, _ *http.Request) { sayJSON(w, c.answer, "true") })))
+		var got []string
+		emit := func(e restart.Event) { got = append(got, told(e)) }
+		api.decode(fmt.Appendf(nil, status, "busy"), emit)
+		if err := api.quiesce(t.Context()); (err == nil) != (c.answer == http.StatusOK) {
+			t.Errorf("%s: %v", name, err)
+		}
+		api.decode(fmt.Appendf(nil, status, "idle"), emit)
+		api.wire.close()
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
 func TestCoalesce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -350,12 +376,22 @@ func TestEventsReconnect(t *testing.T) {
 // pipes is a server whose event streams are pipes, so that its time can be a bubble's.
 type pipes struct {
 	opened chan *io.PipeWriter
-	at     []time.Time // of each connection
 	refuse atomic.Bool
+	mu     sync.Mutex
+	at     []time.Time
+}
+
+// connections tells when each was asked for.
+func (p *pipes) connections() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.at)
 }
 
 func (p *pipes) RoundTrip(req *http.Request) (*http.Response, error) {
+	p.mu.Lock()
 	p.at = append(p.at, time.Now())
+	p.mu.Unlock()
 	if p.refuse.Load() {
 		return nil, errors.New("connection refused")
 	}
@@ -381,7 +417,7 @@ func TestEventsGiveUpASilentConnection(t *testing.T) {
 				_, _ = io.WriteString(first, ": heartbeat\n\n")
 				time.Sleep(beat + time.Second)
 			}
-			if len(server.at) != 1 {
+			if len(server.connections()) != 1 {
 				t.Fatalf("%s: given up while it lived", generation)
 			}
 			_, _ = io.WriteString(first, ": heartbeat\n\n")
@@ -416,8 +452,9 @@ func TestEventsBackOff(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		var pauses []time.Duration
-		for n := range server.at[1:] {
-			pauses = append(pauses, server.at[n+1].Sub(server.at[n]))
+		at := server.connections()
+		for n := range at[1:] {
+			pauses = append(pauses, at[n+1].Sub(at[n]))
 		}
 		want := []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000, 5000}
 		for n := range want {

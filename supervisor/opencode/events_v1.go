@@ -81,7 +81,10 @@ func (v *v1) start(session string) restart.EventKind {
 }
 
 // end tells how the turn ended. MessageAbortedError is a user's abort and our own
-// Quiesce alike: only the caller can tell these apart.
+// Quiesce alike: only the caller can tell these apart. A turn that is aborted
+// before the model has answered ends without an error (seen with 1.18.33 under
+// load), so what ends after a Quiesce counts as interrupted by it: taken for a
+// success, the session would be lost from the ledger.
 func (v *v1) end(session string) (restart.EventKind, string) {
 	if busy, known := v.busy[session]; known && !busy {
 		return "", ""
@@ -91,10 +94,13 @@ func (v *v1) end(session string) (restart.EventKind, string) {
 	delete(v.failed, session)
 	delete(v.why, session)
 	switch name {
-	case "":
-		return restart.EventSucceeded, ""
 	case "MessageAbortedError":
 		return restart.EventInterrupted, ""
+	case "":
+		if v.quiesced.Load() {
+			return restart.EventInterrupted, ""
+		}
+		return restart.EventSucceeded, ""
 	}
 	if why == "" {
 		why = name
