@@ -172,7 +172,7 @@ func (s *server) steps(ctx context.Context, e *execution, session sessionInfo) e
 			return err
 		}
 		s.nameLater(session, history)
-		for _, st := range plan(history, s.set.proceed) {
+		for _, st := range plan(history, s.set.proceed, e.cause != "prompt") {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -25,7 +26,11 @@ const asServer = "INTERMISSION_DEVSERVER_TEST_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asServer) != "" {
-		os.Exit(Main(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+		// As the program's command line does.
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		code := Main(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr)
+		stop()
+		os.Exit(code)
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -117,8 +117,9 @@ func isContinuation(text string) bool {
 // plan is what is left to do in a session: the script of the last prompt that asked
 // for something new, without the steps that were completed and the words that were
 // written since. When nothing is left, the model gives a short answer. proceed,
-// when not "", replaces what is left of a script that was begun already.
-func plan(history []message, proceed string) []step {
+// when not "", replaces what is left of a script that was begun already: continued
+// tells that nobody prompted this turn.
+func plan(history []message, proceed string, continued bool) []step {
 	var script []step
 	completed, written, begun := 0, 0, false
 	for _, m := range history {
@@ -143,7 +144,7 @@ func plan(history []message, proceed string) []step {
 	if completed >= len(script) {
 		return []step{shortAnswer}
 	}
-	if begun && proceed != "" {
+	if (begun || continued) && proceed != "" {
 		return closed(parseScript(proceed))
 	}
 	left := append([]step(nil), script[completed:]...)

@@ -34,20 +34,23 @@ func TestPlan(t *testing.T) {
 		history []message
 		proceed string
 		want    []step
+
+		continued bool
 	}{
-		"nothing":               {nil, "", []step{shortAnswer}},
-		"a plain prompt":        {[]message{user("hi")}, "", []step{{stepSlow, "n=5 ms=5"}}},
-		"a script":              {[]message{user("[[shell x]]")}, "", []step{{stepShell, "x"}, shortAnswer}},
-		"cut short":             {[]message{user("[[slow n=9 ms=2]]"), assistant("error", "tok1 tok2")}, "", []step{slow("n=7 ms=2")}},
-		"cut short twice":       {[]message{user("[[slow n=9 ms=2]]"), assistant("error", "tok1"), synthetic, assistant("error", "tok1")}, "", []step{slow("n=7 ms=2")}},
-		"a step is done":        {[]message{user("[[shell x]] [[slow n=3 ms=1]]"), assistant("tool-calls", "")}, "", []step{slow("n=3 ms=1")}},
-		"all is done":           {[]message{user("[[shell x]]"), assistant("tool-calls", ""), assistant("stop", "a"), synthetic}, "", []step{shortAnswer}},
-		"continue":              {[]message{user("[[fail]]"), assistant("error", ""), user("Continue from where you left off")}, "", []step{{stepFail, ""}}},
-		"something new":         {[]message{user("[[fail]]"), assistant("error", ""), user("[[empty]]")}, "", []step{{stepEmpty, ""}}},
-		"configured":            {[]message{user("[[shell x]]"), assistant("error", ""), synthetic}, "[[slow n=1 ms=1]]", []step{slow("n=1 ms=1")}},
-		"configured, not begun": {[]message{user("[[fail]]")}, "[[slow n=1 ms=1]]", []step{{stepFail, ""}}},
+		"nothing":               {nil, "", []step{shortAnswer}, false},
+		"a plain prompt":        {[]message{user("hi")}, "", []step{{stepSlow, "n=5 ms=5"}}, false},
+		"a script":              {[]message{user("[[shell x]]")}, "", []step{{stepShell, "x"}, shortAnswer}, false},
+		"cut short":             {[]message{user("[[slow n=9 ms=2]]"), assistant("error", "tok1 tok2")}, "", []step{slow("n=7 ms=2")}, false},
+		"cut short twice":       {[]message{user("[[slow n=9 ms=2]]"), assistant("error", "tok1"), synthetic, assistant("error", "tok1")}, "", []step{slow("n=7 ms=2")}, false},
+		"a step is done":        {[]message{user("[[shell x]] [[slow n=3 ms=1]]"), assistant("tool-calls", "")}, "", []step{slow("n=3 ms=1")}, false},
+		"all is done":           {[]message{user("[[shell x]]"), assistant("tool-calls", ""), assistant("stop", "a"), synthetic}, "", []step{shortAnswer}, false},
+		"continue":              {[]message{user("[[fail]]"), assistant("error", ""), user("Continue from where you left off")}, "", []step{{stepFail, ""}}, false},
+		"something new":         {[]message{user("[[fail]]"), assistant("error", ""), user("[[empty]]")}, "", []step{{stepEmpty, ""}}, false},
+		"configured":            {[]message{user("[[shell x]]"), assistant("error", ""), synthetic}, "[[slow n=1 ms=1]]", []step{slow("n=1 ms=1")}, false},
+		"configured, resumed":   {[]message{user("[[fail]]")}, "[[slow n=1 ms=1]]", []step{slow("n=1 ms=1")}, true},
+		"configured, not begun": {[]message{user("[[fail]]")}, "[[slow n=1 ms=1]]", []step{{stepFail, ""}}, false},
 	} {
-		if diff := cmp.Diff(row.want, plan(row.history, row.proceed), cmp.AllowUnexported(step{})); diff != "" {
+		if diff := cmp.Diff(row.want, plan(row.history, row.proceed, row.continued), cmp.AllowUnexported(step{})); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

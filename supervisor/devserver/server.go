@@ -183,6 +183,7 @@ func (s *server) run(ctx context.Context, l net.Listener) int {
 
 // await returns, with the exit status, when there is a reason to stop.
 func (s *server) await(ctx context.Context, signals <-chan os.Signal, replaced <-chan struct{}) int {
+	ended := ctx.Done()
 	for {
 		select {
 		case sig := <-signals:
@@ -195,8 +196,11 @@ func (s *server) await(ctx context.Context, signals <-chan os.Signal, replaced <
 			if !s.set.faults.on("ignore-term") {
 				return 130
 			}
-		case <-ctx.Done():
-			return 130
+		case <-ended: // by a signal too: the command line has caught it first
+			if !s.set.faults.on("ignore-term") {
+				return 130
+			}
+			ended = nil
 		case <-s.quit:
 			return 0
 		case <-replaced:
