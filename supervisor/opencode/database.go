@@ -31,7 +31,8 @@ var _ restart.Database = (*Database)(nil)
 // process may. The connection can't write, and so it never checkpoints; and
 // while it is open no writer of this process is the last to close the file,
 // so that the end of Clear doesn't copy a large WAL back under a lock either.
-// That is left to the server, which does it as it goes.
+// That is left to the server, which does it as it goes; for the same reason the
+// -wal file stays when a server ends while we look.
 //
 // A file that isn't there is not created: it is opened when it has appeared,
 // and again when it was replaced by another.
@@ -138,7 +139,7 @@ func (d *Database) transact(ctx context.Context, f func(q querier, s shape) erro
 		return err
 	}
 	// Nothing was written: this only ends the snapshot, and must even when ctx is over.
-	defer d.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
+	defer func() { _, _ = d.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`) }()
 	var schema int64
 	if err := d.conn.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&schema); err != nil {
 		return err

@@ -137,7 +137,9 @@ func (d *Database) unchanged(ctx context.Context, q querier, found shape, s rest
 	}
 	values := make(map[string]string, len(s.Jobs))
 	for _, j := range s.Jobs {
-		var row struct{ Value string }
+		var row struct {
+			Value string `json:"value"`
+		}
 		if err := json.Unmarshal(j.Raw, &row); err != nil {
 			return fmt.Errorf("background job %s: %w", j.Key, err)
 		}

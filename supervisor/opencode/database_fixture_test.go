@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -167,9 +168,24 @@ func TestLockHolder(t *testing.T) {
 // holdLock has another process hold the write lock until release is called.
 func holdLock(t testing.TB, path string) (release func()) {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^TestLockHolder$")
+	cmd, in := startHolder(t, path)
+	released := false
+	release = func() {
+		if !released {
+			released = true
+			in.Close()
+			_ = cmd.Wait()
+		}
+	}
+	t.Cleanup(release)
+	return release
+}
+
+func startHolder(t testing.TB, path string) (cmd *exec.Cmd, in io.Closer) {
+	t.Helper()
+	cmd = exec.Command(os.Args[0], "-test.run=^TestLockHolder$")
 	cmd.Env = append(os.Environ(), "INTERMISSION_TEST_HOLD="+path)
-	in, err := cmd.StdinPipe()
+	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,14 +199,5 @@ func holdLock(t testing.TB, path string) (release func()) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "held\n" {
 		t.Fatalf("the second process said %q, %v", line, err)
 	}
-	released := false
-	release = func() {
-		if !released {
-			released = true
-			in.Close()
-			_ = cmd.Wait()
-		}
-	}
-	t.Cleanup(release)
-	return release
+	return cmd, stdin
 }

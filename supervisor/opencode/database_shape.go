@@ -47,11 +47,11 @@ type column struct {
 // detect finds the shape that a server of generation gen would meet. Its error
 // is an *UnknownShapeError when nothing may be started on what it found.
 func detect(ctx context.Context, q querier, path string, gen Generation) (shape, error) {
-	var any bool
-	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_master)`).Scan(&any); err != nil {
+	var started bool
+	if err := q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM sqlite_master)`).Scan(&started); err != nil {
 		return shape{}, err
 	}
-	if !any {
+	if !started { // only just created
 		return shape{kind: KindAbsent}, nil
 	}
 	tables, err := tablesOf(ctx, q)

@@ -184,6 +184,34 @@ func TestReadingBesideAWriter(t *testing.T) {
 	s.exec(`UPDATE session_v2 SET title = 'the server goes on'`)
 }
 
+// A killed server leaves its -wal and -shm behind: the first look, which can
+// only read, must see what was committed and not what wasn't.
+func TestReadingAfterAKill(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, KindClaims)
+	s.session("ses_1", "time_suspended = 7")
+	server, _ := startHolder(t, s.path) // has the file open, and a transaction
+	s.db.Close()
+	if err := server.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Wait()
+	if _, err := os.Stat(s.path + "-wal"); err != nil {
+		t.Fatal("nothing to recover:", err)
+	}
+	d := s.open(V2)
+	sweep, err := d.Sweep(t.Context())
+	if err != nil || len(sweep.Claims) != 1 {
+		t.Fatalf("%v, %v", sweep, err)
+	}
+	if err := d.Clear(t.Context(), sweep); err != nil {
+		t.Error(err)
+	}
+	if sweep, err := d.Sweep(t.Context()); err != nil || len(sweep.Claims) != 0 {
+		t.Errorf("%v, %v", sweep, err)
+	}
+}
+
 func TestWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	garbage := filepath.Join(t.TempDir(), "opencode.db")
