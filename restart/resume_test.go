@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ type resuming struct {
 	*bundle
 	*Resumer
 	server *fakeServer
+	tick   atomic.Int64 // the server's clock, in ms after the ledger's
 }
 
 // inBubble runs f with n sessions suspended, ses_1 first, in a bubble of fake time.
@@ -41,8 +43,7 @@ func inBubble(t *testing.T, n int, f func(t *testing.T, r *resuming)) {
 // event applies and observes an event, as the supervisor does.
 func (r *resuming) event(kind EventKind, id string) {
 	r.t.Helper()
-	r.clock++
-	e := Event{Kind: kind, Session: id, At: r.clock}
+	e := Event{Kind: kind, Session: id, At: 6500 + r.tick.Add(1)}
 	r.must(r.Apply(r.t.Context(), e))
 	r.Observe(e)
 }
