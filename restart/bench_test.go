@@ -13,6 +13,7 @@ import (
 func BenchmarkPark1000(b *testing.B) {
 	for _, kind := range []string{"strangers", "watched"} {
 		b.Run(kind, func(b *testing.B) {
+			var total time.Duration
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
 				l, db := thousand(b, kind == "watched", i)
@@ -25,12 +26,13 @@ func BenchmarkPark1000(b *testing.B) {
 				if err != nil || db.cleared != 1000 {
 					b.Fatalf("%d cleared: %v", db.cleared, err)
 				}
-				b.ReportMetric(float64(cleared.Microseconds())/1000, "ms-to-cleared")
+				total += cleared
 				if err := l.Close(); err != nil {
 					b.Fatal(err)
 				}
 				b.StartTimer()
 			}
+			b.ReportMetric(float64(total.Microseconds())/1000/float64(b.N), "ms-to-cleared")
 		})
 	}
 }

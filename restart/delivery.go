@@ -147,9 +147,33 @@ func (d *delivery) attempt() (result Result, executes bool) {
 				return d.started()
 			}
 		case <-ctx.Done():
-			return d.answer(VerdictUnknown, "the server ended while it was being resumed"), false
+			return d.decided()
 		}
 	}
+}
+
+// decided answers by what the ledger says, for somebody else has decided: an
+// event, or Park when the server has ended.
+func (d *delivery) decided() (Result, bool) {
+	_, _, journal, err := d.resumer.ledger.Show(context.WithoutCancel(d.up.ctx), d.ticket.Session)
+	if err != nil {
+		return d.answer(VerdictUnknown, "%v", err), false
+	}
+	for _, e := range slices.Backward(journal) {
+		if e.SuspendedAt != d.ticket.Suspended {
+			continue
+		}
+		switch e.What {
+		case whatDelivered:
+			return d.answer(VerdictResumed, ""), d.up.ctx.Err() == nil
+		case whatRefused:
+			return d.answer(VerdictRefused, "%s", e.Detail), false
+		case whatSettled:
+			return d.answer(VerdictAlready, "%s", e.Detail), false
+		}
+		break
+	}
+	return d.answer(VerdictUnknown, "the server ended while it was being resumed"), false
 }
 
 func (d *delivery) answer(v Verdict, format string, args ...any) Result {
@@ -159,10 +183,13 @@ func (d *delivery) answer(v Verdict, format string, args ...any) Result {
 // delivered records it; that an event has done so before is no error.
 func (d *delivery) delivered(how string) error {
 	err := d.resumer.ledger.Delivered(context.WithoutCancel(d.up.ctx), d.ticket, how)
-	if errors.Is(err, ErrNotPending) {
-		return nil
+	if !errors.Is(err, ErrNotPending) {
+		return err
 	}
-	return err
+	if result, _ := d.decided(); result.Verdict != VerdictResumed {
+		return errors.New(result.Reason)
+	}
+	return nil
 }
 
 const endedAtOnce = "ended at once"
@@ -235,13 +262,10 @@ func (d *delivery) failed(cause error) (Result, bool) {
 	if errors.As(cause, &refused) {
 		return d.refused(ctx, refused), false
 	}
-	if ctx.Err() != nil {
-		return d.answer(VerdictUnknown, "the server ended while it was being resumed"), false
-	}
-	arrival, err := d.up.Lookup(ctx, d.ticket.Delivery)
+	arrival, err := d.lookup(ctx)
 	switch {
-	case ctx.Err() != nil: // Park decides, by the database
-		return d.answer(VerdictUnknown, "the server ended while it was being resumed"), false
+	case ctx.Err() != nil:
+		return d.decided()
 	case err != nil:
 		arrival = ArrivalUnknown
 	}
@@ -257,11 +281,28 @@ func (d *delivery) failed(cause error) (Result, bool) {
 	return d.undelivered(err, VerdictUnknown, reason)
 }
 
-// undelivered answers, unless an event has told meanwhile that it was delivered after all.
+// lookup asks whether it arrived, and once more when the server can't be asked:
+// most often it is about to be known that it has ended, and then Park decides.
+func (d *delivery) lookup(ctx context.Context) (Arrival, error) {
+	arrival, err := d.up.Lookup(ctx, d.ticket.Delivery)
+	if err == nil {
+		return arrival, nil
+	}
+	again := time.NewTimer(d.resumer.config.Settle)
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return d.up.Lookup(ctx, d.ticket.Delivery)
+	case <-ctx.Done():
+		return ArrivalUnknown, ctx.Err()
+	}
+}
+
+// undelivered answers, unless somebody else has decided meanwhile.
 func (d *delivery) undelivered(err error, v Verdict, reason string) (Result, bool) {
 	switch {
 	case errors.Is(err, ErrNotPending):
-		return d.started()
+		return d.decided()
 	case err != nil:
 		return d.answer(VerdictUnknown, "%v", err), false
 	}

@@ -79,7 +79,11 @@ func dataSource(path string) string {
 	for _, p := range []string{"busy_timeout(5000)", "synchronous(FULL)", "cache_size(-512)", "temp_store(MEMORY)", "recursive_triggers(1)"} {
 		q.Add("_pragma", p)
 	}
-	u := url.URL{Scheme: "file", OmitHost: true, Path: filepath.ToSlash(path), RawQuery: q.Encode()}
+	slashed := filepath.ToSlash(path)
+	if filepath.VolumeName(path) != "" {
+		slashed = "/" + slashed // as sqlite.org/uri.html wants it: file:/C:/…
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: slashed, RawQuery: q.Encode()}
 	return u.String()
 }
 

@@ -40,6 +40,19 @@ func TestTheLedgerIsForItsOwnerOnly(t *testing.T) {
 	}
 }
 
+func TestOddPaths(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a b%20#c&d.db")
+	l, err := Open(path, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		t.Errorf("it was written elsewhere: %v", err)
+	}
+}
+
 func TestDurabilitySettings(t *testing.T) {
 	t.Parallel()
 	b := bare(t)

@@ -18,6 +18,12 @@
 // effect, so that a crash at any point leaves a state that tells what may have
 // happened. Rows of the journal are only ever added.
 //
+// A supervisor uses it so: Open the Ledger. Before each start of a server Park,
+// after it BeginIncarnation, Recover, Reconcile, and Resumer.SetServer. While it
+// runs, Apply and then Observe each event, and Resync when some were missed.
+// Before a stop Suspend; whenever it has ended, for whatever reason, Park. A
+// person's consent is Resumer.Resume, the no is Ledger.Dismiss.
+//
 // This package knows no HTTP, no process and no OpenCode. It declares what it
 // needs of them: Database (the server's database while no server runs, and
 // read-only otherwise) and Server (the live server).

@@ -250,6 +250,25 @@ func TestTheServerGoesInTheMiddle(t *testing.T) {
 	})
 }
 
+func TestTheServerIsParkedBeforeTheBrokenConnectionIsDecided(t *testing.T) {
+	for mark, want := range map[string]Verdict{"m": VerdictRefused, "m2": VerdictResumed} {
+		t.Run(mark, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, r *resuming) {
+				r.server.deliver = func(context.Context, Delivery) error { return errors.New("connection reset") }
+				var wg sync.WaitGroup
+				wg.Go(func() { r.resume("ses_1", want, "") })
+				synctest.Wait() // the lookup has failed as well
+				r.wants("ses_1 resuming")
+				r.db.fate("ses_1", OutcomeEnded, mark)
+				_, err := r.Park(t.Context(), r.db, ParkOptions{Cause: CauseCrash, At: 9000})
+				r.must(err)
+				r.SetServer(nil, nil)
+				wg.Wait()
+			})
+		})
+	}
+}
+
 func TestChecksBeforeConsent(t *testing.T) {
 	for name, c := range map[string]struct {
 		prepare func(r *resuming)
