@@ -95,11 +95,12 @@ func TestReplacedDatabaseIsOpenedAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if kind, err := d.Sweep(t.Context()); err != nil || len(kind.Claims) != 0 {
-		t.Error(err)
-	}
-	again := newServerAt(t, KindClaims, s.path)
+	again := newServer(t, KindClaims)
 	again.session("ses_1", "time_suspended = 7")
+	again.db.Close() // the last to close leaves one file
+	if err := os.Rename(again.path, s.path); err != nil {
+		t.Fatal(err)
+	}
 	sweep, err := d.Sweep(t.Context())
 	if err != nil || len(sweep.Claims) != 1 || d.Kind() != KindClaims {
 		t.Errorf("%v, %v, kind %s", sweep, err, d.Kind())
