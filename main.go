@@ -23,10 +23,10 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
-	"intermission/demo"
 	"intermission/platform"
 	"intermission/supervisor"
 	"intermission/supervisor/control"
+	"intermission/supervisor/demo"
 	"intermission/supervisor/devserver"
 )
 

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"intermission": main})
 }
 
-// TestCommands runs the scripts of testdata/script. Beside testscript's own
+// TestCommands runs the scripts of supervisor/control/testdata/commands. Beside testscript's own
 // commands they have:
 //
 //	supervise            serve the control API, by a fake supervisor
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir: "supervisor/control/testdata/commands",
 		Setup: func(e *testscript.Env) error {
 			// Not the work directory, whose path is too long for a socket on some systems.
 			runtime, err := os.MkdirTemp("", "run")

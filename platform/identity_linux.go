@@ -25,13 +25,18 @@ var bootID = sync.OnceValues(func() (string, error) {
 
 // stat is what we use of /proc/PID/stat (proc_pid_stat(5)).
 type stat struct {
-	state byte
-	ppid  int
-	start uint64 // clock ticks since boot
+	state   byte
+	ppid    int
+	threads int
+	start   uint64 // clock ticks since boot
 }
 
-// ended tells whether the process only waits to be reaped.
-func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
+// ended tells whether the process only waits to be reaped. The first thread of a
+// killed process can be a zombie while others still hold its files and locks, for
+// tens of milliseconds on a busy machine.
+func (s stat) ended() bool {
+	return (s.state == 'Z' || s.state == 'X' || s.state == 'x') && s.threads <= 1
+}
 
 func (s stat) identity(pid int, boot string) Identity {
 	return Identity{PID: pid, Start: strconv.FormatUint(s.start, 10), Boot: boot}
@@ -51,8 +56,8 @@ func readStat(pid int) (stat, error) {
 // parseStat reads the fields after the name, which may hold spaces and
 // parentheses itself and ends at the last ")".
 func parseStat(b []byte) (stat, error) {
-	// After the name come field 3 (state), 4 (ppid) … 22 (start time).
-	const ppid, start = 4 - 3, 22 - 3
+	// After the name come field 3 (state), 4 (ppid) … 20 (threads) … 22 (start time).
+	const ppid, threads, start = 4 - 3, 20 - 3, 22 - 3
 	_, rest, ok := bytesCutLast(b, ')')
 	fields := bytes.Fields(rest)
 	if !ok || len(fields) <= start || len(fields[0]) != 1 {
@@ -62,11 +67,15 @@ func parseStat(b []byte) (stat, error) {
 	if err != nil {
 		return stat{}, fmt.Errorf("cannot read process status %q: %w", b, err)
 	}
+	count, err := strconv.Atoi(string(fields[threads]))
+	if err != nil {
+		return stat{}, fmt.Errorf("cannot read process status %q: %w", b, err)
+	}
 	ticks, err := strconv.ParseUint(string(fields[start]), 10, 64)
 	if err != nil {
 		return stat{}, fmt.Errorf("cannot read process status %q: %w", b, err)
 	}
-	return stat{state: fields[0][0], ppid: parent, start: ticks}, nil
+	return stat{state: fields[0][0], ppid: parent, threads: count, start: ticks}, nil
 }
 
 func bytesCutLast(b []byte, sep byte) (before, after []byte, found bool) {

@@ -21,9 +21,9 @@ func TestParseStat(t *testing.T) {
 		want     stat
 		err      string
 	}{
-		{name: "plain", in: "12 (sh)" + rest, want: stat{'S', 7, 4242}},
-		{name: "name with parentheses", in: "12 (a) Z 1 (b)" + rest, want: stat{'S', 7, 4242}},
-		{name: "name with a newline", in: "12 (a\n)" + rest + "\n", want: stat{'S', 7, 4242}},
+		{name: "plain", in: "12 (sh)" + rest, want: stat{'S', 7, 1, 4242}},
+		{name: "name with parentheses", in: "12 (a) Z 1 (b)" + rest, want: stat{'S', 7, 1, 4242}},
+		{name: "name with a newline", in: "12 (a\n)" + rest + "\n", want: stat{'S', 7, 1, 4242}},
 		{name: "empty", in: "", err: "cannot read"},
 		{name: "cut off", in: "12 (sh) S 7 3", err: "cannot read"},
 		{name: "no number", in: strings.Replace("12 (sh)"+rest, "4242", "x", 1), err: "cannot read"},

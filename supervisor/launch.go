@@ -181,8 +181,11 @@ func (s *supervisor) parkLocked(r record, cause restart.Cause) error {
 	if path == "" {
 		return s.park(r, cause, nil)
 	}
-	lock, err := platform.TryServerLock(path)
-	if errors.Is(err, platform.ErrLocked) {
+	// A server that was just ended lets go a moment after its process seems gone.
+	ctx, cancel := context.WithTimeout(s.life, askTimeout)
+	defer cancel()
+	lock, err := platform.WaitServerLock(ctx, path)
+	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("the server's lock is held; another server is starting")
 	}
 	if err != nil {

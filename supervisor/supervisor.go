@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	lock, err := platform.TryLock(o.Paths.InstanceLock)
+	lock, err := takeInstanceLock(ctx, o.Paths.InstanceLock)
 	if errors.Is(err, platform.ErrLocked) {
 		return &AlreadyRunningError{Lock: o.Paths.InstanceLock}
 	}
@@ -122,6 +122,25 @@ func Run(ctx context.Context, o Options) error {
 	s.workers.Wait()
 	s.close()
 	return nil
+}
+
+// lockPatience is how long a supervisor that was killed may take to be gone whole.
+const lockPatience = time.Second
+
+// takeInstanceLock takes the lock, or gives up when a living supervisor keeps it.
+func takeInstanceLock(ctx context.Context, path string) (*platform.Lock, error) {
+	deadline := time.Now().Add(lockPatience)
+	for {
+		lock, err := platform.TryLock(path)
+		if !errors.Is(err, platform.ErrLocked) || time.Now().After(deadline) {
+			return lock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(lockPatience / 20):
+		}
+	}
 }
 
 // submission is an input on its way to the loop, with a channel that is closed
