@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/url"
 	"testing"
-	"time"
 
 	_ "modernc.org/sqlite" // the servers' databases, read-only
 )
@@ -141,7 +140,7 @@ func oneRow(t testing.TB, database, query string, args ...any) string {
 // asks of the model has reached it, and its tool runs or its text is being written.
 func atWork(t testing.TB, s *sandbox, b bed, a api, w work) {
 	t.Helper()
-	eventually(t, 40*time.Second, "session "+w.marker+" at work", func() error {
+	eventually(t, "session "+w.marker+" at work", func() error {
 		if ok, err := b.active(a, w.id, w.directory); err != nil || !ok {
 			return errors.Join(err, fmt.Errorf("active: %v", ok))
 		}

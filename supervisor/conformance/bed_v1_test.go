@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 )
 
 const stubModel = "stub-1"
@@ -81,7 +80,7 @@ func (b *v1) alone(t testing.TB) (*process, api) {
 	t.Helper()
 	p := b.s.start(t, []string{"OPENCODE_SERVER_PASSWORD=secret"}, opencodeV1, "serve", "--hostname", "127.0.0.1", "--port", "0")
 	var a api
-	eventually(t, 40*time.Second, "a server of its own", func() error {
+	eventually(t, "a server of its own", func() error {
 		out, err := os.ReadFile(p.log)
 		if err != nil {
 			return err

@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // v2 is the dev server, in one of its two kinds: no published OpenCode 2 can be had.
@@ -78,7 +77,7 @@ func (b *v2) alone(t testing.TB) (*process, api) {
 	t.Helper()
 	p := b.s.start(t, nil, program, b.command()[1:]...)
 	var a api
-	eventually(t, 20*time.Second, "a service of its own", func() error {
+	eventually(t, "a service of its own", func() error {
 		r, err := b.registered()
 		if err != nil {
 			return err
@@ -96,7 +95,7 @@ func (b *v2) elsewhere(t testing.TB) (*process, api) {
 	t.Helper()
 	p := b.s.start(t, nil, program, "devserver", "serve")
 	var a api
-	eventually(t, 20*time.Second, "a server elsewhere", func() error {
+	eventually(t, "a server elsewhere", func() error {
 		out, err := os.ReadFile(p.log)
 		if err != nil {
 			return err

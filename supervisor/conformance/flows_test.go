@@ -73,7 +73,7 @@ func stopAndStart(t testing.TB, u *user) {
 	u.down(t)
 	u.supervisor = u.launch(t)
 	var st status
-	eventually(t, 10*time.Second, "a supervisor that keeps its server stopped", func() error {
+	eventually(t, "a supervisor that keeps its server stopped", func() error {
 		if err := u.ask(t, &st, "status"); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func stopAndStart(t testing.TB, u *user) {
 func killServer(t testing.TB, u *user) {
 	before := u.serving(t)
 	kill(t, before.Server.PID)
-	eventually(t, 60*time.Second, "another server", func() error {
+	eventually(t, "another server", func() error {
 		if st := u.serving(t); st.Server.PID == before.Server.PID || st.Server.Restarts == 0 {
 			return fmt.Errorf("pid %d, %d restarts", st.Server.PID, st.Server.Restarts)
 		}
@@ -116,7 +116,7 @@ func killSupervisor(t testing.TB, u *user) {
 	if pending := u.pending(t); len(pending) > 0 {
 		t.Errorf("pending under a server that lives on: %+v", pending)
 	}
-	eventually(t, 10*time.Second, "both sessions active in the adopted server", func() error {
+	eventually(t, "both sessions active in the adopted server", func() error {
 		var st status
 		if err := u.ask(t, &st, "status"); err != nil {
 			return err
@@ -148,7 +148,7 @@ func mainJob(t *testing.T, u *user, end ending) {
 	if !alive(u.supervisor.pid()) {
 		u.up(t)
 	}
-	eventually(t, 15*time.Second, "the end of the tool's processes", func() error {
+	eventually(t, "the end of the tool's processes", func() error {
 		if pids := u.running(command); len(pids) > 0 {
 			return fmt.Errorf("pids %v", pids)
 		}
@@ -200,7 +200,7 @@ func resumeOne(t *testing.T, u *user, w, other work) {
 	if r.exit != 0 || outcome(t, r) != "resumed" {
 		t.Fatalf("resume: %v", r)
 	}
-	eventually(t, 20*time.Second, "the continuation", func() error {
+	eventually(t, "the continuation", func() error {
 		if n := u.turns(t, w); n == turns {
 			return errors.New("it has not reached the model")
 		}

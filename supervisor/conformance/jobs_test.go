@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestBackgroundJobs stops a claims server whose sessions are idle, but have a subagent
@@ -19,7 +18,7 @@ func TestBackgroundJobs(t *testing.T) {
 	command := toolCommand()
 	agents := idleWithJob(t, u, a, "agents", "[[background "+u.slow(900, 100)+"]]")
 	shells := idleWithJob(t, u, a, "shells", "[[bgshell "+command+"]]")
-	eventually(t, 10*time.Second, "the command in the background", func() error {
+	eventually(t, "the command in the background", func() error {
 		if len(u.running(command)) == 0 {
 			return fmt.Errorf("%q doesn't run", command)
 		}
@@ -53,7 +52,7 @@ func idleWithJob(t *testing.T, u *user, a api, name, directive string) work {
 	if err := u.prompt(a, id, w.marker+" "+directive, ""); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the prompt of "+name, func() error {
+	eventually(t, "the prompt of "+name, func() error {
 		if !u.asked(t, w) {
 			return fmt.Errorf("it has not reached the model")
 		}

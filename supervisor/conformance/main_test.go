@@ -56,14 +56,19 @@ func fail(err error) int {
 // request or a command, on two cores that run the servers too.
 const pollEvery = 50 * time.Millisecond
 
+// patience bounds every wait for something that must come. It is long, since it costs
+// nothing where it comes: two cores run everything else meanwhile, and a loaded
+// machine takes half a minute to start the real server.
+const patience = 90 * time.Second
+
 // eventually waits until check returns nil. The last error says what was missing.
-func eventually(t testing.TB, within time.Duration, what string, check func() error) {
+func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	if err := poll(within, func() (bool, error) {
+	if err := poll(patience, func() (bool, error) {
 		err := check()
 		return err == nil, err
 	}); err != nil {
-		t.Fatalf("%s: not within %v: %v", what, within, err)
+		t.Fatalf("%s: not within %v: %v", what, patience, err)
 	}
 }
 

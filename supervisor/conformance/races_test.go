@@ -33,7 +33,7 @@ func eightSupervisors(t *testing.T, u *user) {
 		all = append(all, u.launch(t))
 	}
 	st := u.serving(t)
-	eventually(t, 20*time.Second, "the end of all supervisors but one", func() error {
+	eventually(t, "the end of all supervisors but one", func() error {
 		n := 0
 		for _, p := range all {
 			if alive(p.pid()) {
@@ -50,7 +50,7 @@ func eightSupervisors(t *testing.T, u *user) {
 		if p == u.supervisor {
 			continue
 		}
-		p.wait(t, time.Second)
+		p.wait(t)
 		if code := p.cmd.ProcessState.ExitCode(); code != 1 {
 			t.Errorf("a supervisor that came too late exits %d, not 1", code)
 		}
@@ -72,7 +72,7 @@ func eightSupervisors(t *testing.T, u *user) {
 // oneContinuation waits for it, and holds that no second one comes.
 func oneContinuation(t *testing.T, u *user, w work, turns int) {
 	t.Helper()
-	eventually(t, 20*time.Second, "the continuation", func() error {
+	eventually(t, "the continuation", func() error {
 		if u.turns(t, w) == turns {
 			return errors.New("it has not reached the model")
 		}
@@ -104,7 +104,7 @@ func twentyResumes(t *testing.T, u *user) {
 		clicks.Go(func() {
 			tray := control.Dial(u.path("run", "intermission", "intermission.sock"))
 			defer tray.Close()
-			ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
 			res, err := tray.Resume(ctx, suspended.ID, suspended.SuspendedAt)
 			var refused *control.Error

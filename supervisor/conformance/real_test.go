@@ -27,7 +27,7 @@ func TestRealServer(t *testing.T) {
 	if err := a.call("POST", "/global/dispose", map[string]any{}, &disposed); err != nil || !disposed {
 		t.Fatalf("dispose: %v, %v", disposed, err)
 	}
-	eventually(t, 10*time.Second, "the end of the tool", func() error {
+	eventually(t, "the end of the tool", func() error {
 		if n := len(s.running(command)); n > 0 {
 			return fmt.Errorf("%d processes", n)
 		}
@@ -91,8 +91,8 @@ func onceByKey(t *testing.T, b *v1, a api, w work) {
 	}
 	again()
 	again()
-	eventually(t, 10*time.Second, "one turn", once)
-	eventually(t, 10*time.Second, "its end", func() error {
+	eventually(t, "one turn", once)
+	eventually(t, "its end", func() error {
 		busy, err := b.active(a, w.id, w.directory)
 		if err == nil && busy {
 			err = errors.New("busy")

@@ -97,13 +97,10 @@ func (r result) String() string {
 	return fmt.Sprintf("exit %d\n%s%s", r.exit, r.stdout, r.stderr)
 }
 
-// commandLimit bounds every command; the longest one waits for a server's stop or start.
-const commandLimit = 90 * time.Second
-
 // exec runs a program to its end, with no terminal and nothing on standard input.
 func (s *sandbox) exec(t testing.TB, name string, args ...string) result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), commandLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -159,15 +156,15 @@ func (p *process) signal(t testing.TB, sig syscall.Signal) {
 func (p *process) end(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	p.signal(t, sig)
-	p.wait(t, 60*time.Second)
+	p.wait(t)
 }
 
-func (p *process) wait(t testing.TB, within time.Duration) {
+func (p *process) wait(t testing.TB) {
 	t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(within):
-		t.Fatalf("pid %d (%s) lives on after %v", p.pid(), p.cmd, within)
+	case <-time.After(patience):
+		t.Fatalf("pid %d (%s) lives on after %v", p.pid(), p.cmd, patience)
 	}
 }
 
@@ -196,7 +193,7 @@ func killNow(t testing.TB, pid int) {
 func kill(t testing.TB, pid int) {
 	t.Helper()
 	killNow(t, pid)
-	eventually(t, 10*time.Second, fmt.Sprintf("the end of pid %d", pid), func() error {
+	eventually(t, fmt.Sprintf("the end of pid %d", pid), func() error {
 		if alive(pid) {
 			return errors.New("it runs")
 		}
@@ -250,7 +247,7 @@ func (s *sandbox) running(words ...string) []int {
 // endAll ends everything in the sandbox, again and again until nothing comes anew.
 func (s *sandbox) endAll(t testing.TB) {
 	t.Helper()
-	eventually(t, 20*time.Second, "the end of everything in the sandbox", func() error {
+	eventually(t, "the end of everything in the sandbox", func() error {
 		pids := s.all()
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL) // gone already is as good

@@ -7,7 +7,6 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // wentOnElsewhere lets the user go on with one of three suspended sessions in another
@@ -26,7 +25,7 @@ func wentOnElsewhere(t *testing.T, u *user) {
 	if err := u.prompt(a, gone.id, "Just this.", gone.agent); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 20*time.Second, "the turn elsewhere", func() error {
+	eventually(t, "the turn elsewhere", func() error {
 		if u.turns(t, gone) == turns {
 			return errors.New("it has not reached the model")
 		}
@@ -79,7 +78,7 @@ func killedAfterResume(t *testing.T, u *user) {
 	if r := u.resume(t, first); r.exit != 0 {
 		t.Fatalf("resume: %v", r)
 	}
-	eventually(t, 20*time.Second, "the continuation", func() error {
+	eventually(t, "the continuation", func() error {
 		if u.turns(t, w) == turns {
 			return errors.New("it has not reached the model")
 		}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // serviceKinds are the kinds that resume by themselves at boot.
@@ -34,7 +33,7 @@ func TestAlone(t *testing.T) {
 			server.end(t, syscall.SIGTERM)
 			b.alone(t)
 			for _, w := range all {
-				eventually(t, 10*time.Second, "the server's own resume of "+w.marker, func() error {
+				eventually(t, "the server's own resume of "+w.marker, func() error {
 					if b.turns(t, w) < 2 {
 						return errors.New("no request has reached the model")
 					}
@@ -71,7 +70,7 @@ func TestForeignStart(t *testing.T) {
 
 				foreign := startForeigners(t, u)
 				end.do(t, u, before)
-				eventually(t, 30*time.Second, "a server after ours", func() error {
+				eventually(t, "a server after ours", func() error {
 					r, err := u.bed.(*v2).registered()
 					if err != nil {
 						return err
@@ -136,7 +135,7 @@ func startForeigners(t testing.TB, u *user) (stop func()) {
 			}
 		}
 	}()
-	eventually(t, 10*time.Second, "foreigners at the door", func() error {
+	eventually(t, "foreigners at the door", func() error {
 		if n := tries.Load(); n < 2 {
 			return fmt.Errorf("%d have tried", n)
 		}

@@ -86,7 +86,7 @@ func (u *user) up(t testing.TB) status {
 func (u *user) serving(t testing.TB) status {
 	t.Helper()
 	var st status
-	eventually(t, 60*time.Second, "a running server", func() error {
+	eventually(t, "a running server", func() error {
 		st = status{}
 		if err := u.ask(t, &st, "status"); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (u *user) noServer(t testing.TB) {
 func (u *user) client(t testing.TB) api {
 	t.Helper()
 	var a api
-	eventually(t, 20*time.Second, "a client of the managed server", func() (err error) {
+	eventually(t, "a client of the managed server", func() (err error) {
 		a, err = u.connect()
 		return err
 	})
@@ -140,7 +140,7 @@ func (u *user) pending(t testing.TB) []suspension {
 func (u *user) wantPending(t testing.TB, want ...work) []suspension {
 	t.Helper()
 	found := make([]suspension, len(want))
-	eventually(t, 10*time.Second, "the pending suspensions", func() error {
+	eventually(t, "the pending suspensions", func() error {
 		pending := u.pending(t)
 		if len(pending) != len(want) {
 			return fmt.Errorf("%d are pending, not %d: %+v", len(pending), len(want), pending)
@@ -177,7 +177,7 @@ func (u *user) quiet(t testing.TB, requests int) {
 // idle waits until a session executes no more.
 func (u *user) idle(t testing.TB, a api, w work) {
 	t.Helper()
-	eventually(t, 30*time.Second, w.marker+" idle", func() error {
+	eventually(t, w.marker+" idle", func() error {
 		busy, err := u.active(a, w.id, w.directory)
 		if err == nil && busy {
 			err = errors.New("it executes")
