@@ -65,6 +65,17 @@ func (s *script) did(call string) bool {
 	return slices.Contains(s.calls, call)
 }
 
+func (s *script) count(call string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *script) body(call string) map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,6 +236,9 @@ func TestDeliverV2Verdicts(t *testing.T) {
 			client := connectTo(t, V2, s)
 			wantVerdict(t, client.Deliver(t.Context(), spoken), c.keyed)
 			wantVerdict(t, client.Deliver(t.Context(), plain), c.resume)
+			if s.count("POST "+base+"/prompt") != 1 {
+				t.Errorf("a resume that was answered was followed by a prompt: %v", s.calls)
+			}
 			if s.did("POST /elsewhere") {
 				t.Error("a redirection was followed")
 			}

@@ -266,15 +266,15 @@ func newStream(t *testing.T, generation Generation) *stream {
 }
 
 func (s *stream) feed(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.WriteHeader(http.StatusOK)
-	w.(http.Flusher).Flush()
 	lines := make(chan string)
 	select {
-	case s.opened <- lines:
+	case s.opened <- lines: // before the client sees anything, so that it can't have gone by then
 	case <-r.Context().Done():
 		return
 	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
 	for {
 		select {
 		case line, ok := <-lines:

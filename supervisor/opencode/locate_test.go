@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -122,7 +123,7 @@ func TestLocateTellsGenerations(t *testing.T) {
 	} {
 		t.Run(c.mode+c.version+c.forced, func(t *testing.T) {
 			t.Parallel()
-			env := []string{"FAKE_OPENCODE=" + cmpOr(c.mode, "answer"), "FAKE_VERSION=" + c.version, "FAKE_HELP=" + c.help}
+			env := []string{"FAKE_OPENCODE=" + cmp.Or(c.mode, "answer"), "FAKE_VERSION=" + c.version, "FAKE_HELP=" + c.help}
 			in, err := Locate(t.Context(), Config{Command: []string{program}, Generation: c.forced, Env: env}, nil)
 			var unsupported *UnsupportedVersionError
 			if errors.As(err, &unsupported) != c.unsupported || err != nil && !c.unsupported {
@@ -133,13 +134,6 @@ func TestLocateTellsGenerations(t *testing.T) {
 			}
 		})
 	}
-}
-
-func cmpOr(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 func TestLocateRefuses(t *testing.T) {

@@ -9,6 +9,10 @@
 // reads and parks its file. Client and Database fit package restart's
 // interfaces. Facts about the server come from observation and are dated in the
 // comments that use them.
+//
+// One run, in order: Locate; Install.Discover, which finds what is up to adopt,
+// or Install.Spawn and Install.AwaitReady; Connect; Client.Events, held open
+// until the incarnation ends; Client.Quiesce or Client.Stop.
 package opencode
 
 import (
