@@ -168,8 +168,8 @@ func (l *Ledger) watched(ctx context.Context, opts *ParkOptions) (watch, error) 
 // openIDs finds live claims, suspensions of incarnations that have not ended, and
 // consents that are being carried out; each part by an index of its own.
 const openIDs = `SELECT id FROM session WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = ''
-	UNION SELECT id FROM session WHERE time_suspended IS NOT NULL AND incarnation IN (SELECT id FROM incarnation WHERE ended_at IS NULL)
-	UNION SELECT id FROM session WHERE phase <> '' AND phase IN ('queued', 'resuming')`
+	UNION ALL SELECT id FROM session WHERE time_suspended IS NOT NULL AND incarnation IN (SELECT id FROM incarnation WHERE ended_at IS NULL)
+	UNION ALL SELECT id FROM session WHERE phase <> '' AND phase IN ('queued', 'resuming')`
 
 // openIn gives the open sessions of one database.
 func (t *tx) openIn(database string) ([]string, error) {

@@ -65,7 +65,7 @@ func (p *parking) load(sweep Sweep, inFlight []string) error {
 	for _, j := range sweep.Jobs {
 		touched = append(touched, j.Session, j.Child)
 	}
-	list, err := sessions(p, "WHERE id IN ("+openIDs+" UNION SELECT value FROM json_each(?))", ids(touched))
+	list, err := sessions(p, "WHERE id IN ("+openIDs+" UNION ALL SELECT value FROM json_each(?))", ids(touched))
 	if err != nil {
 		return err
 	}

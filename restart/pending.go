@@ -55,9 +55,12 @@ type family struct {
 	parent map[string]string
 }
 
+// waitingIDs finds the sessions that wait or whose consent is being carried out, by the two indexes.
+const waitingIDs = `SELECT id FROM session WHERE time_suspended IS NOT NULL UNION ALL SELECT id FROM session WHERE phase <> ''`
+
 func loadFamily(q querier) (family, error) {
 	f := family{waits: map[string]*session{}, parent: map[string]string{}}
-	list, err := sessions(q, "WHERE time_suspended IS NOT NULL OR phase <> ''")
+	list, err := sessions(q, "WHERE id IN ("+waitingIDs+")")
 	if err != nil {
 		return f, err
 	}
@@ -65,7 +68,7 @@ func loadFamily(q querier) (family, error) {
 		f.waits[s.ID] = s
 	}
 	rows, err := q.Query(`WITH RECURSIVE up(id, parent) AS (
-			SELECT id, parent_id FROM session WHERE (time_suspended IS NOT NULL OR phase <> '') AND parent_id <> ''
+			SELECT id, parent_id FROM session WHERE id IN (` + waitingIDs + `) AND parent_id <> ''
 			UNION SELECT s.id, s.parent_id FROM session s JOIN up ON s.id = up.parent WHERE s.parent_id <> '')
 		SELECT id, parent FROM up`)
 	if err != nil {

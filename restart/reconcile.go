@@ -134,7 +134,7 @@ func (l *Ledger) list(ctx context.Context, where string, args ...any) (list []*s
 // Describe fetches descriptions of suspensions that have none. db is the
 // database of the incarnation that runs or was parked last.
 func (l *Ledger) Describe(ctx context.Context, db Database) error {
-	list, err := l.list(ctx, "WHERE (time_suspended IS NOT NULL OR phase <> '') AND description IS NULL")
+	list, err := l.list(ctx, "WHERE id IN ("+waitingIDs+") AND description IS NULL")
 	if err != nil || len(list) == 0 {
 		return err
 	}

@@ -50,9 +50,9 @@ CREATE TABLE session (
 	waiting        TEXT NOT NULL DEFAULT '',
 	shown          INTEGER NOT NULL DEFAULT 0, -- the suspension that was last shown
 	description    TEXT
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX session_time_suspended ON session(time_suspended) WHERE time_suspended IS NOT NULL;
-CREATE INDEX session_time_claimed ON session(time_claimed) WHERE time_claimed IS NOT NULL;
+CREATE INDEX session_live ON session(id) WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = '';
 CREATE INDEX session_phase ON session(phase) WHERE phase <> '';
 
 -- Claims and jobs as they stood in the server's database. Never deleted.
@@ -73,7 +73,7 @@ CREATE TABLE parked (
 	cleared_at  INTEGER, -- when it was out of the server's database
 	done_at     INTEGER  -- job: when its session was told of it, or was settled or dismissed
 ) STRICT;
-CREATE UNIQUE INDEX parked_open ON parked(database, kind, key) WHERE cleared_at IS NULL;
+CREATE INDEX parked_open ON parked(database) WHERE cleared_at IS NULL;
 CREATE INDEX parked_job ON parked(session) WHERE kind = 'job' AND done_at IS NULL;
 
 CREATE TABLE journal (
