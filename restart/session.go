@@ -128,11 +128,17 @@ func (t *tx) save(list ...*session) error {
 	return nil
 }
 
-const saveGroup = `INSERT OR REPLACE INTO session (id, time_claimed, time_suspended, last_suspended, time_seen,
+const saveGroup = `INSERT INTO session (id, time_claimed, time_suspended, last_suspended, time_seen,
 		parent_id, generation, database, incarnation, attempts, cause, mark, phase, consumed, consent, covered_by, reason, resumes,
 		ours, waiting, shown, description)
 	SELECT key, nullif(value ->> 0, 0), nullif(value ->> 1, 0), value ->> 2, value ->> 3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
-	FROM jsonb_each(?)`
+	FROM jsonb_each(?) WHERE true
+	ON CONFLICT (id) DO UPDATE SET time_claimed = excluded.time_claimed, time_suspended = excluded.time_suspended, last_suspended =
+		excluded.last_suspended, time_seen = excluded.time_seen, parent_id = excluded.parent_id, generation =
+		excluded.generation, database = excluded.database, incarnation = excluded.incarnation, attempts = excluded.attempts,
+		cause = excluded.cause, mark = excluded.mark, phase = excluded.phase, consumed = excluded.consumed, consent =
+		excluded.consent, covered_by = excluded.covered_by, reason = excluded.reason, resumes = excluded.resumes, ours =
+		excluded.ours, waiting = excluded.waiting, shown = excluded.shown, description = excluded.description`
 
 // note adds a line to the journal.
 func (t *tx) note(s *session, what, detail string) {
