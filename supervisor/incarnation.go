@@ -30,6 +30,15 @@ type incarnation struct {
 	exit  platform.Exit // valid after gone; Code -1 when it can't be had
 }
 
+func (c *incarnation) concluded() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // guard parks at the end of an incarnation.
 type guard struct {
 	parked   chan struct{} // closed when what it left in its database is in the ledger, or err says why not
@@ -252,7 +261,6 @@ func (s *supervisor) conclude(c *incarnation) {
 	s.sweepProcesses(c.record)
 	tail, _ := s.out.last(20, c.Output)
 	s.mu.Lock()
-	s.current = nil
 	clear(s.active)
 	s.mu.Unlock()
 	s.setLastExit(c.exit, tail)

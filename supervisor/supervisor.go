@@ -171,7 +171,7 @@ type supervisor struct {
 	state    State
 	ledger   *restart.Ledger  // nil until it could be opened
 	resumer  *restart.Resumer // nil as long as ledger
-	current  *incarnation     // nil while no server is up
+	current  *incarnation     // nil while no server is up, or its end has been reduced
 	lastExit *control.Exit
 	active   map[string]bool // sessions that execute in the current incarnation, from its events
 	changed  chan struct{}   // closed and replaced at each change of what is shown
@@ -227,6 +227,9 @@ func (s *supervisor) step(in Input) {
 	before := s.state
 	next, effects := Reduce(s.Policy, s.state, in)
 	s.state = next
+	if s.current != nil && s.current.concluded() {
+		s.current = nil // together with the phase that says so
+	}
 	s.mu.Unlock()
 	if before.Phase != next.Phase || before.Reason != next.Reason {
 		s.Log.Info("server", "from", before.Phase, "input", in.Kind, "to", next.Phase, "reason", next.Reason)

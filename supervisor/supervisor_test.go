@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -127,6 +126,17 @@ func (b *bed) until(what string, ok func() bool, state func() any) {
 			b.t.Fatalf("never came: %s; now %+v", what, state())
 		}
 		<-tick.C
+	}
+}
+
+func signal(t *testing.T, pid int, sig platform.Sig) {
+	t.Helper()
+	id, err := platform.Identify(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Signal(sig); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -296,9 +306,7 @@ func TestStoppedFromOutsideThenSuccessorIsAdopted(t *testing.T) {
 	b := newBed(t, nil)
 	b.start()
 	st := b.phase(Running)
-	if err := syscall.Kill(st.Server.PID, syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	signal(t, st.Server.PID, platform.Terminate)
 	st = b.phase(Stopped)
 	if st.Server.Desired != "running" || !strings.Contains(st.Server.Reason, "outside") || st.Server.Restarts != 0 {
 		t.Errorf("%+v", st.Server)
@@ -323,9 +331,7 @@ func TestKilledComesBack(t *testing.T) {
 	b := newBed(t, nil)
 	b.start()
 	first := b.phase(Running)
-	if err := syscall.Kill(first.Server.PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	signal(t, first.Server.PID, platform.Kill)
 	var st control.Status
 	b.until("another incarnation", func() bool {
 		st, _ = b.client.Status(t.Context())
@@ -333,28 +339,6 @@ func TestKilledComesBack(t *testing.T) {
 	}, func() any { return st.Server })
 	if st.Server.Restarts != 1 || st.Server.LastExit == nil || st.Server.LastExit.Signal == "" {
 		t.Errorf("%+v %+v", st.Server, st.Server.LastExit)
-	}
-}
-
-func TestFrozenServerIsReplacedNeverDoubled(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, nil)
-	b.o.Config.Server.StopTimeout = 4 * time.Second
-	b.start()
-	first := b.phase(Running)
-	id, err := platform.Identify(first.Server.PID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(first.Server.PID, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	st, err := b.client.RestartServer(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id.Alive() || st.Server.Incarnation == first.Server.Incarnation {
-		t.Errorf("the first one lives: %v; now %+v", id.Alive(), st.Server)
 	}
 }
 
