@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"intermission/platform"
 	"intermission/restart"
@@ -37,6 +40,7 @@ func (s *supervisor) halt() Input {
 	select {
 	case <-c.done:
 	case <-time.After(parkTimeout + 10*time.Second):
+		s.unsuspend(c)
 		return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) did not end within %s; look at it, then: intermission stop", c.Identity.PID, s.Config.Server.StopTimeout)}
 	}
 	// Those that were reparented and have lost the marker are known from before.
@@ -47,19 +51,62 @@ func (s *supervisor) halt() Input {
 	return Input{Kind: InStopped}
 }
 
-// suspend writes what is at work to the ledger. A failure doesn't keep the
-// server up: the claims that the ledger has, and the database, tell as well.
+// suspend writes what is at work to the ledger, and what it waits for. A failure
+// doesn't keep the server up: the claims that the ledger has, and the database,
+// tell as well.
 func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
-	ask, cancel := context.WithTimeout(ctx, askTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	ledger, _ := s.book()
-	active, err := c.client.Active(ask)
+	asked := time.Now().UnixMilli()
+	active, err := c.client.Active(ctx)
 	if err != nil {
 		s.Log.Warn("the server doesn't say what is active; the events do", "error", err)
 		active = s.activeSessions()
 	}
-	if err := ledger.Suspend(ctx, active, time.Now().UnixMilli()); err != nil {
+	if err := ledger.Suspend(context.WithoutCancel(ctx), active, asked); err != nil {
 		s.Log.Error("what is active could not be written to the ledger", "error", err)
+	}
+	if err := ledger.SetWaiting(context.WithoutCancel(ctx), s.waiting(ctx, c, active)); err != nil {
+		s.Log.Warn("what sessions wait for could not be written to the ledger", "error", err)
+	}
+}
+
+// waiting asks what each active session waits for. It is only shown: who doesn't answer is left out.
+func (s *supervisor) waiting(ctx context.Context, c *incarnation, active []string) map[string]string {
+	about, err := s.database.Describe(ctx, active)
+	if err != nil {
+		s.Log.Warn("the directories of active sessions are not known", "error", err)
+	}
+	var mu sync.Mutex
+	waiting := map[string]string{}
+	var ask errgroup.Group
+	ask.SetLimit(8)
+	for _, id := range active {
+		ask.Go(func() error {
+			what, err := c.client.Waiting(ctx, id, about[id].Directory)
+			if err == nil && what != "" {
+				mu.Lock()
+				waiting[id] = what
+				mu.Unlock()
+			}
+			return nil
+		})
+	}
+	_ = ask.Wait() // none fails
+	return waiting
+}
+
+// unsuspend takes suspend back, for the server goes on.
+func (s *supervisor) unsuspend(c *incarnation) {
+	ledger, _ := s.book()
+	ctx, cancel := context.WithTimeout(s.life, askTimeout)
+	defer cancel()
+	if err := ledger.Unsuspend(ctx); err != nil {
+		s.Log.Error("the suspensions of a stop that failed stay", "error", err)
+	}
+	if err := s.resync(ctx, c); err != nil {
+		s.Log.Warn("what is active is not known", "error", err)
 	}
 }
 

@@ -32,7 +32,10 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 			s.sweepProcesses(r) // of the one before, whose end nobody saw
 		}
 		return s.begun(adopted, nil, nil, seq, InAdopted)
+	case s.life.Err() != nil:
+		return Input{Kind: InUnsafe, Reason: "the supervisor is ending"}
 	case !errors.Is(err, opencode.ErrNone):
+		s.standGuard()
 		return Input{Kind: InUnsafe, Reason: err.Error()}
 	}
 	cause := restart.CauseParked
@@ -108,6 +111,9 @@ func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
 // slow. It fails with opencode.ErrNone when none is, else with the reason why
 // the living one can't be used, within Config's ready_timeout.
 func (s *supervisor) takeOver(ctx context.Context, r record) (record, error) {
+	if s.holdsLock() {
+		return record{}, opencode.ErrNone
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.Config.Server.ReadyTimeout)
 	defer cancel()
 	pause := 50 * time.Millisecond
@@ -181,17 +187,21 @@ func (s *supervisor) parkLocked(r record, cause restart.Cause) error {
 	if path == "" {
 		return s.park(r, cause, nil)
 	}
-	// A server that was just ended lets go a moment after its process seems gone.
-	ctx, cancel := context.WithTimeout(s.life, askTimeout)
-	defer cancel()
-	lock, err := platform.WaitServerLock(ctx, path)
-	if errors.Is(err, context.DeadlineExceeded) {
-		return errors.New("the server's lock is held; another server is starting")
+	lock := s.heldLock()
+	if lock == nil {
+		// A server that was just ended lets go a moment after its process seems gone.
+		ctx, cancel := context.WithTimeout(s.life, askTimeout)
+		defer cancel()
+		var err error
+		lock, err = platform.WaitServerLock(ctx, path)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return errors.New("the server's lock is held; another server is starting")
+		}
+		if err != nil {
+			return fmt.Errorf("cannot take the server's lock: %w", err)
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("cannot take the server's lock: %w", err)
-	}
-	return s.park(r, cause, s.release(lock))
+	return s.parkUnder(lock, r, cause)
 }
 
 // spawn starts the server and waits until it is ready. Whatever fails, nothing
@@ -317,7 +327,7 @@ func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind In
 		}
 		return in
 	}
-	return Input{Kind: kind}
+	return Input{Kind: kind, Ours: r.Mark != ""}
 }
 
 // beginIncarnation opens the incarnation's page in the ledger. One that was
@@ -336,7 +346,11 @@ func (s *supervisor) beginIncarnation(r record, adopted bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot ask the adopted server what is active: %w", err)
 	}
-	return ledger.Succeed(ctx, inc, active, s.database)
+	if err := ledger.Succeed(ctx, inc, active, s.database); err != nil {
+		return err
+	}
+	// Its stop may have been announced by a supervisor that did not live to do it.
+	return ledger.Unsuspend(ctx)
 }
 
 // explain says why a server did not get ready.

@@ -69,6 +69,7 @@ type Input struct {
 	Kind   InputKind
 	At     time.Time
 	Seq    uint64 // the act that reports; compared with State.Seq where an act reports
+	Ours   bool   // InAdopted: an earlier supervisor of ours had started it
 	Reason string
 }
 
@@ -206,6 +207,9 @@ func reduceStarting(p Policy, s State, in Input) (State, []Effect) {
 	case InReady, InAdopted:
 		s.Phase, s.Reason, s.Blocks, s.Again = Running, "", 0, false
 		s.Adopted = in.Kind == InAdopted
+		if s.Adopted && in.Ours && s.Wish == WishStopped {
+			return halt(s) // the stop that its supervisor did not live to finish
+		}
 		return s, nil
 	case InParked:
 		again := s.Again

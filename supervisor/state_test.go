@@ -26,12 +26,12 @@ func edges() []string {
 		for _, in := range inputs {
 			for _, wish := range []Wish{WishRunning, WishStopped} {
 				for deaths := range DefaultPolicy.MaxDeaths {
-					for flags := range 4 {
+					for flags := range 8 {
 						s := State{Phase: from, Wish: wish, Seq: 7, Again: flags&1 > 0, Spawn: flags&2 > 0}
 						for range deaths {
 							s.Deaths = append(s.Deaths, now)
 						}
-						next, _ := Reduce(DefaultPolicy, s, Input{Kind: in, Seq: 7, At: now})
+						next, _ := Reduce(DefaultPolicy, s, Input{Kind: in, Seq: 7, At: now, Ours: flags&4 > 0})
 						if next.Phase != from {
 							set[string(from)+" "+string(in)+" "+string(next.Phase)] = true
 						}

@@ -7,7 +7,7 @@
 //	stopped  ── restart ──▶ stopping
 //	starting ── parked ──▶ stopped
 //	starting ── ready, adopted ──▶ running
-//	starting ── stop, restart, leave ──▶ stopping
+//	starting ── adopted, stop, restart, leave ──▶ stopping
 //	starting ── died ──▶ backoff
 //	starting ── refused, died ──▶ failed
 //	starting ── unsafe ──▶ blocked
@@ -44,6 +44,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"intermission/platform"
@@ -165,9 +166,12 @@ type supervisor struct {
 	dataLock *platform.Lock
 	watching bool // the registrations are watched
 
+	guarding atomic.Bool // standGuard waits
+
 	mu       sync.Mutex
-	install  *opencode.Install  // written by the act under way only, which may read it without mu
-	database *opencode.Database // likewise
+	held     *platform.ServerLock // kept by a park that failed, so that nobody starts a server
+	install  *opencode.Install    // written by the act under way only, which may read it without mu
+	database *opencode.Database   // likewise
 	state    State
 	ledger   *restart.Ledger  // nil until it could be opened
 	resumer  *restart.Resumer // nil as long as ledger
