@@ -324,9 +324,15 @@ func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
 	defer cancel()
 	began := time.Now()
+	cleared := func() {
+		s.Log.Debug("nothing is left that a server would resume", "after", time.Since(began))
+		if release != nil {
+			release()
+		}
+	}
 	parked, err := ledger.Park(ctx, s.database, restart.ParkOptions{
 		Incarnation: r.ID, Cause: cause, At: began.UnixMilli(), Since: r.Since,
-		Generation: string(s.install.Generation), Database: s.database.Path(), Cleared: release,
+		Generation: string(s.install.Generation), Database: s.database.Path(), Cleared: cleared,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot park: %w", err)

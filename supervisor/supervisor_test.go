@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 
 // bed is one supervisor in this process, with homes of its own.
 type bed struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string
 	o      Options
 	end    context.CancelFunc
@@ -42,7 +42,7 @@ type bed struct {
 }
 
 // newBed prepares a supervisor of the dev server. env goes to the server.
-func newBed(t *testing.T, env map[string]string) *bed {
+func newBed(t testing.TB, env map[string]string) *bed {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
