@@ -1,0 +1,191 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"intermission/platform"
+	"intermission/restart"
+)
+
+// guard parks at the end of an incarnation.
+type guard struct {
+	parked   chan struct{} // closed when what it left in its database is in the ledger, or err says why not
+	err      error         // valid after parked
+	stopping atomic.Bool   // we began to stop it
+	record   atomic.Pointer[record]
+}
+
+// guardOf waits for the end of an incarnation that has registered (v2), or whose
+// process is watched by gone (v1), and parks. On v2 the kernel hands us the
+// server's lock at that moment, whoever ended it, and as long as we hold it no
+// other server can start; so nobody sweeps before we have parked.
+func (s *supervisor) guardOf(r record, gone <-chan struct{}) *guard {
+	g := &guard{parked: make(chan struct{})}
+	g.record.Store(&r)
+	s.workers.Go(func() {
+		defer close(g.parked)
+		if s.install.LockPath() != "" {
+			g.err = s.parkAtLock(g)
+			return
+		}
+		select {
+		case <-gone:
+			g.err = s.park(*g.record.Load(), g.cause(), nil)
+		case <-s.life.Done():
+			g.err = s.life.Err()
+		}
+	})
+	return g
+}
+
+func (s *supervisor) parkAtLock(g *guard) error {
+	for {
+		lock, err := platform.WaitServerLock(s.life, s.install.LockPath())
+		if err != nil {
+			return fmt.Errorf("cannot wait for the server's lock: %w", err)
+		}
+		r := *g.record.Load()
+		if s.gone(r, exitPatience) {
+			return s.parkUnder(lock, r, g.cause())
+		}
+		// The lock is no proof: its file was replaced under the server. Its end is.
+		s.release(lock)()
+		s.Log.Warn("the server lives, but has lost its lock", "pid", r.Identity.PID)
+		if !s.gone(r, 0) {
+			return s.life.Err()
+		}
+	}
+}
+
+// exitPatience is how long a process may take to be gone after it let go of its lock.
+const exitPatience = 2 * time.Second
+
+// gone waits until the server's process has ended, at most so long; 0 is without limit.
+func (s *supervisor) gone(r record, within time.Duration) bool {
+	if !r.Ready {
+		return true // its identity isn't known yet, its lock is all there is
+	}
+	gone, err := platform.Watch(s.life, r.Identity)
+	if err != nil {
+		return true
+	}
+	var over <-chan time.Time
+	if within > 0 {
+		t := time.NewTimer(within)
+		defer t.Stop()
+		over = t.C
+	}
+	select {
+	case <-gone:
+		return true
+	case <-over:
+	case <-s.life.Done():
+	}
+	return false
+}
+
+// cause is what the suspensions of an incarnation that ends now are put down to.
+func (g *guard) cause() restart.Cause {
+	if g.stopping.Load() {
+		return restart.CauseShutdown
+	}
+	return restart.CauseCrash
+}
+
+// parkTimeout bounds a park, with all its attempts on a locked database.
+const parkTimeout = 15 * time.Second
+
+// release gives what lets go of the server's lock, once: a starter that meets it held gives up.
+func (s *supervisor) release(lock *platform.ServerLock) func() {
+	return sync.OnceFunc(func() {
+		if err := lock.Unlock(); err != nil {
+			s.Log.Error("the server's lock was not released", "error", err)
+		}
+	})
+}
+
+// parkUnder parks, and lets go of the server's lock as soon as nothing is left
+// that a server would resume. If that can't be, the lock is kept, and with it
+// everybody from starting a server, until a later attempt has parked.
+func (s *supervisor) parkUnder(lock *platform.ServerLock, r record, cause restart.Cause) error {
+	if err := s.park(r, cause, s.release(lock)); err != nil {
+		s.mu.Lock()
+		s.held = lock
+		s.mu.Unlock()
+		return fmt.Errorf("%w; no server can start meanwhile", err)
+	}
+	return nil
+}
+
+// heldLock takes over the lock that a park that failed has kept; nil when none has.
+func (s *supervisor) heldLock() *platform.ServerLock {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lock := s.held
+	s.held = nil
+	return lock
+}
+
+func (s *supervisor) holdsLock() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held != nil
+}
+
+// standGuard waits, once, for the end of a server that can't be adopted, and parks what it leaves.
+func (s *supervisor) standGuard() {
+	if s.install.LockPath() == "" || !s.guarding.CompareAndSwap(false, true) {
+		return
+	}
+	s.workers.Go(func() {
+		defer s.guarding.Store(false)
+		lock, err := platform.WaitServerLock(s.life, s.install.LockPath())
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		attended := s.current != nil && !s.current.concluded()
+		s.mu.Unlock()
+		if attended {
+			s.release(lock)() // it came to be adopted, and has a guard of its own
+			return
+		}
+		if err := s.parkUnder(lock, record{}, restart.CauseParked); err != nil {
+			s.Log.Error("a server has ended that could not be adopted", "error", err)
+		}
+		s.submit(Input{Kind: InAppear})
+	})
+}
+
+// park moves what the server would resume by itself into the ledger. No server
+// may be up; release, if not nil, is called as soon as one may be.
+func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
+	ledger, _ := s.book()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
+	defer cancel()
+	began := time.Now()
+	cleared := func() {
+		s.Log.Debug("nothing is left that a server would resume", "after", time.Since(began))
+		if release != nil {
+			release()
+		}
+	}
+	parked, err := ledger.Park(ctx, s.database, restart.ParkOptions{
+		Incarnation: r.ID, Cause: cause, At: began.UnixMilli(), Since: r.Since,
+		Generation: string(s.install.Generation), Database: s.database.Path(), Cleared: cleared,
+	})
+	if err != nil {
+		return fmt.Errorf("cannot park: %w", err)
+	}
+	if parked.Claims+parked.Jobs+parked.Suspended > 0 {
+		s.Log.Info("parked", "claims", parked.Claims, "jobs", parked.Jobs, "suspended", parked.Suspended, "took", time.Since(began))
+	}
+	for _, w := range parked.Warnings {
+		s.Log.Warn("parked, but", "warning", w)
+	}
+	return nil
+}
