@@ -135,11 +135,13 @@ func startForeigners(t testing.TB, u *user) (stop func()) {
 			}
 		}
 	}()
+	stop = func() { cancel(); <-done }
+	t.Cleanup(stop) // before the sandbox's, where a test fails
 	eventually(t, "foreigners at the door", func() error {
 		if n := tries.Load(); n < 2 {
 			return fmt.Errorf("%d have tried", n)
 		}
 		return nil
 	})
-	return func() { cancel(); <-done }
+	return stop
 }
