@@ -24,7 +24,7 @@ func run(m *testing.M) int {
 	}
 	opencodeV1 = os.Getenv("OPENCODE_BIN")
 	if opencodeV1 == "" {
-		opencodeV1 = filepath.Join(root, ".cache", "opencode", "opencode")
+		opencodeV1 = filepath.Join(root, ".cache", "opencode")
 	}
 	if _, err := os.Stat(opencodeV1); err != nil {
 		return fail(fmt.Errorf("the real OpenCode is missing (%w): run `make opencode`, or name one by OPENCODE_BIN", err))
