@@ -40,7 +40,7 @@ func (s *supervisor) watchRegistrations() {
 				if !ok {
 					return
 				}
-			case <-w.Errors:
+			case <-w.Errors: // an overflow: look as after any event
 			}
 			s.lookForSuccessor()
 		}

@@ -96,7 +96,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("cannot take the instance lock: %w", err)
 	}
-	defer lock.Unlock()
+	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
 
 	// What outlives a halt (streams, followers) ends with Run, not with ctx.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -119,10 +119,10 @@ func Run(ctx context.Context, o Options) error {
 
 	s.loop(ctx)
 	end()
-	<-served
+	err = <-served
 	s.workers.Wait()
 	s.close()
-	return nil
+	return err
 }
 
 // lockPatience is how long a supervisor that was killed may take to be gone whole.
@@ -332,7 +332,7 @@ func (s *supervisor) close() {
 		}
 	}
 	if s.dataLock != nil {
-		s.dataLock.Unlock()
+		_ = s.dataLock.Unlock() // it ends with the process at the latest
 	}
 	s.out.file.Close()
 }

@@ -70,7 +70,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.log.Warn("control: calls were cut off at shutdown", "err", err)
 		_ = hs.Close()
 	}
-	<-served
+	<-served // http.ErrServerClosed
 	return nil
 }
 

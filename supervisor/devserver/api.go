@@ -98,7 +98,7 @@ func (s *server) deleteSessionCall(w http.ResponseWriter, r *http.Request) error
 	if err := s.deleteSession(r.PathValue("sessionID")); err != nil {
 		return err
 	}
-	w.WriteHeader(204)
+	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
@@ -183,7 +183,7 @@ func (s *server) answerSettled(w http.ResponseWriter, r *http.Request, e *execut
 		dropConn(r)
 		return
 	}
-	w.WriteHeader(204)
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // continuing is where a server that was told to fail, when it is asked to go on with a session, does.
@@ -223,7 +223,7 @@ func (s *server) postInterrupt(w http.ResponseWriter, r *http.Request) error {
 	if s.set.kind == claims {
 		answer(w, 200, data{"interrupted": interrupted})
 	} else {
-		w.WriteHeader(204)
+		w.WriteHeader(http.StatusNoContent)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *server) postWait(w http.ResponseWriter, r *http.Request) error {
 	e := s.running[session.ID]
 	s.mu.Unlock()
 	if e == nil {
-		w.WriteHeader(204)
+		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	s.answerSettled(w, r, e)
@@ -380,6 +380,6 @@ func (s *server) settle(w http.ResponseWriter, r *http.Request, kind, id string,
 	d["sessionID"] = session.ID
 	s.live(session.Location.Directory, event, d)
 	q.answer <- verdict
-	w.WriteHeader(204)
+	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

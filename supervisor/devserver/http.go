@@ -162,7 +162,7 @@ func (s *server) getHealth(w http.ResponseWriter, _ *http.Request) {
 func answer(w http.ResponseWriter, status int, body any) {
 	text, err := json.Marshal(body)
 	if err != nil {
-		http.Error(w, err.Error(), 500)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

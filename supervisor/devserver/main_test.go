@@ -298,13 +298,13 @@ func (p *process) stream() <-chan string {
 	p.u.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p.u.t.Cleanup(cancel)
-	req, err := http.NewRequestWithContext(ctx, "GET", p.reg.URL+"/api/event", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.reg.URL+"/api/event", nil)
 	if err != nil {
 		p.u.t.Fatal(err)
 	}
 	req.SetBasicAuth(username, p.reg.Password)
 	transport := &http.Transport{}
-	resp, err := transport.RoundTrip(req)
+	resp, err := transport.RoundTrip(req) //nolint:bodyclose // by the reader
 	if err != nil {
 		p.u.t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func serve(ctx context.Context, set settings, args []string, stdout, stderr io.W
 	if err != nil {
 		return fail(stderr, err)
 	}
-	defer lock.Unlock()
+	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
 	config, err := loadServiceConfig(set.config)
 	if err != nil {
 		return fail(stderr, err)

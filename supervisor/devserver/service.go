@@ -121,15 +121,15 @@ func ensure(ctx context.Context, set settings, prefix []string) error {
 func stopService(ctx context.Context, set settings) error {
 	r, err := readRegistration(set.registration)
 	if err != nil {
-		return nil // nothing is registered
+		return nil //nolint:nilerr // nothing is registered
 	}
 	if _, err := request1(ctx, r, "POST", "/api/service/stop", data{"instanceID": r.ID}); err != nil {
-		return nil // a stale registration: nobody is there
+		return nil //nolint:nilerr // a stale registration: nobody is there
 	}
 	for {
 		now, err := readRegistration(set.registration)
 		if err != nil || now.ID != r.ID {
-			return nil
+			return nil //nolint:nilerr // it is gone, or another's
 		}
 		if !wait(ctx, probeEvery) {
 			return errors.New("cannot stop the service: it is still registered")

@@ -175,7 +175,7 @@ func (p *pipes) RoundTrip(req *http.Request) (*http.Response, error) {
 	r, w := io.Pipe()
 	context.AfterFunc(req.Context(), func() { _ = r.CloseWithError(req.Context().Err()) })
 	p.opened <- w
-	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: r, Request: req}, nil
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: r, Request: req}, nil
 }
 
 func TestEventsGiveUpASilentConnection(t *testing.T) {
@@ -233,10 +233,8 @@ func TestEventsBackOff(t *testing.T) {
 		for n := range at[1:] {
 			pauses = append(pauses, at[n+1].Sub(at[n]))
 		}
-		want := []time.Duration{100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000, 5000}
-		for n := range want {
-			want[n] *= time.Millisecond
-		}
+		const ms = time.Millisecond
+		want := []time.Duration{100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms, 5000 * ms, 5000 * ms, 5000 * ms}
 		if diff := cmp.Diff(want, pauses); diff != "" {
 			t.Error(diff)
 		}

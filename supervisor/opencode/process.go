@@ -58,7 +58,7 @@ func run(ctx context.Context, argv, env []string, dir string) (string, error) {
 		<-ended
 		return "", context.Cause(ctx)
 	}
-	text := ""
+	var text string
 	select {
 	case text = <-printed:
 	case <-time.After(outputGrace):

@@ -71,7 +71,7 @@ func (i *Install) awaitRegistration(ctx context.Context, spawned ReadySource) (I
 	changes, stop := watch(dir)
 	defer stop()
 	exited, anyone := spawned.Exited, false
-	last := error(errors.New("the server has not registered"))
+	last := errors.New("the server has not registered")
 	for pause := firstPoll; ; pause = min(pause*2, lastPoll) {
 		for _, r := range registrations(dir) {
 			ours := alive(r.PID) && spawned.registered(r)
