@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	"intermission/platform"
@@ -184,6 +185,7 @@ func (s *supervisor) conclude(c *incarnation) {
 	in.Seq = c.seq
 	close(c.done)
 	s.submit(in)
+	debug.FreeOSMemory() // a large park is the most that we ever hold, and long idle time follows
 }
 
 func (s *supervisor) setLastExit(e platform.Exit, tail []string) {
