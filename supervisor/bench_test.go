@@ -48,7 +48,7 @@ func BenchmarkPark(b *testing.B) {
 }
 
 // claim gives a running server n sessions with a claim, as if a turn of each were in flight.
-func claim(b *testing.B, path string, n int) {
+func claim(b testing.TB, path string, n int) {
 	b.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(5000)")
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 type guard struct {
 	parked   chan struct{} // closed when what it left in its database is in the ledger, or err says why not
 	err      error         // valid after parked
+	lost     chan struct{} // closed when the server is gone and its lock should be ours by now
 	stopping atomic.Bool   // we began to stop it
 	record   atomic.Pointer[record]
 }
@@ -24,7 +25,7 @@ type guard struct {
 // server's lock at that moment, whoever ended it, and as long as we hold it no
 // other server can start; so nobody sweeps before we have parked.
 func (s *supervisor) guardOf(r record, gone <-chan struct{}) *guard {
-	g := &guard{parked: make(chan struct{})}
+	g := &guard{parked: make(chan struct{}), lost: make(chan struct{})}
 	g.record.Store(&r)
 	s.workers.Go(func() {
 		defer close(g.parked)
@@ -42,13 +43,23 @@ func (s *supervisor) guardOf(r record, gone <-chan struct{}) *guard {
 	return g
 }
 
+// parkAtLock parks when the server's lock is granted, which proves that it is gone.
+// The kernel wakes who waits for a lock, but hands it over to nobody: a starter
+// that comes within these microseconds can win it. Then the process's own end
+// tells, and we park all the same: the winner boots for a second before it sweeps.
 func (s *supervisor) parkAtLock(g *guard) error {
+	ctx, abandon := context.WithCancel(s.life)
+	defer abandon()
 	for {
-		lock, err := platform.WaitServerLock(s.life, s.install.LockPath())
+		lock, err := s.lockOrLoss(ctx, g)
 		if err != nil {
 			return fmt.Errorf("cannot wait for the server's lock: %w", err)
 		}
 		r := *g.record.Load()
+		if lock == nil {
+			s.Log.Warn("another server took the lock first; parking before it sweeps")
+			return s.park(r, g.cause(), nil)
+		}
 		if s.gone(r, exitPatience) {
 			return s.parkUnder(lock, r, g.cause())
 		}
@@ -58,6 +69,50 @@ func (s *supervisor) parkAtLock(g *guard) error {
 		if !s.gone(r, 0) {
 			return s.life.Err()
 		}
+	}
+}
+
+// lockOrLoss waits for the server's lock; nil when another server has won it.
+func (s *supervisor) lockOrLoss(ctx context.Context, g *guard) (*platform.ServerLock, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	type grant struct {
+		lock *platform.ServerLock
+		err  error
+	}
+	granted := make(chan grant, 1)
+	s.workers.Go(func() {
+		lock, err := platform.WaitServerLock(ctx, s.install.LockPath())
+		granted <- grant{lock, err}
+	})
+	select {
+	case got := <-granted:
+		cancel()
+		return got.lock, got.err
+	case <-g.lost:
+	}
+	cancel()
+	got := <-granted // at once: its context has ended, or it was granted in this moment
+	if got.lock != nil {
+		return got.lock, nil
+	}
+	return nil, s.life.Err()
+}
+
+// lossPatience is how long after its process a server's lock may take to be ours.
+const lossPatience = 25 * time.Millisecond
+
+// lose tells the guard, some time after its server's process has ended, that it
+// need not wait for the lock any longer.
+func (s *supervisor) lose(g *guard, gone <-chan struct{}) {
+	select {
+	case <-gone:
+	case <-s.life.Done():
+		return
+	}
+	select {
+	case <-g.parked:
+	case <-time.After(lossPatience):
+		close(g.lost)
 	}
 }
 

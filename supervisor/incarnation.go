@@ -69,6 +69,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	s.mu.Unlock()
 	s.workers.Go(func() { s.listen(ctx, c) })
 	s.workers.Go(func() { c.await(gone) })
+	s.workers.Go(func() { s.lose(c.guard, c.gone) })
 	s.workers.Go(func() { s.conclude(c) })
 	return nil
 }
