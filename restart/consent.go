@@ -115,7 +115,7 @@ func (t *tx) decidable(id string, at int64) (under []*session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if inc != nil && inc.ID == s.Incarnation {
+	if s.ending(inc) {
 		return nil, &RefusedError{Reason: stopping}
 	}
 	return f.under(id), nil

@@ -27,7 +27,8 @@ type Ledger struct {
 }
 
 // Open opens the ledger at path, and makes it (mode 0600, in an existing
-// directory) when there is none. A file that is not ours is left as it is.
+// directory) when there is none. A file that is not ours is left as it is. What a
+// Park took in before a crash, it makes suspensions of.
 // ErrNewer when a newer intermission has written it.
 func Open(path string, now func() time.Time) (*Ledger, error) {
 	if err := prepareFile(path); err != nil {
@@ -42,7 +43,12 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 		_ = db.Close()
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
 	}
-	return &Ledger{db: db, path: path, now: now}, nil
+	l := &Ledger{db: db, path: path, now: now}
+	if err := l.digestLeft(); err != nil {
+		_ = db.Close()
+		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
+	}
+	return l, nil
 }
 
 // prepareFile makes the file, so that it never has a wider mode than 0600, not

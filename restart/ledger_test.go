@@ -102,6 +102,10 @@ func TestFilesThatAreNoLedgerOfOursStayAsTheyAre(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var page int
+			if err := l.db.QueryRow("SELECT rootpage FROM sqlite_schema WHERE name = 'journal'").Scan(&page); err != nil {
+				t.Fatal(err)
+			}
 			if err := l.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +113,7 @@ func TestFilesThatAreNoLedgerOfOursStayAsTheyAre(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for i := 4096 + 8; i < len(content); i++ {
+			for i := (page - 1) * 4096; i < page*4096; i++ {
 				content[i] = 0xff
 			}
 			write(t, path, content)

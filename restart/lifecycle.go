@@ -146,7 +146,7 @@ func (t *tx) started(s *session, at int64, inc Incarnation) error {
 func (s *session) claim(at int64, inc Incarnation) {
 	s.Claimed, s.Seen = at, at
 	s.Incarnation, s.Generation, s.Database = inc.ID, inc.Generation, inc.Database
-	s.Attempts, s.Waiting, s.Description.Valid = 0, "", false
+	s.Attempts, s.Waiting, s.Confirmed = 0, "", false
 }
 
 // ended clears the claim, and the suspension that was written for it by a stop
@@ -157,7 +157,7 @@ func (t *tx) ended(s *session, at int64, inc Incarnation) error {
 		return nil
 	case s.live():
 		s.unclaim()
-	case s.Suspended != 0 && s.Phase == phaseNone && s.Incarnation == inc.ID:
+	case s.Suspended != 0 && s.Phase == phaseNone && s.Incarnation == inc.ID && !s.Confirmed:
 		if err := t.settle(s, "it ended by itself"); err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (t *tx) suspend(s *session, cause Cause, at int64) {
 	s.Suspended = max(at, s.LastSuspended+1)
 	s.LastSuspended = s.Suspended
 	s.Cause, s.Mark, s.Reason, s.Phase, s.Consumed, s.CoveredBy = cause, "", "", phaseNone, 0, ""
-	s.Ours, s.Description.Valid = false, false
+	s.Ours, s.Confirmed = false, false
 	t.note(s, whatSuspended, string(cause))
 }
 
@@ -227,6 +227,7 @@ func (t *tx) close(s *session) error {
 		}
 	}
 	s.Suspended, s.Consumed, s.Phase, s.CoveredBy, s.Reason = 0, 0, phaseNone, "", ""
+	s.LastClaimed = s.Claimed
 	s.unclaim()
 	return t.exec("UPDATE parked SET done_at = ? WHERE kind = 'job' AND done_at IS NULL AND session = ?", t.now, s.ID)
 }

@@ -18,14 +18,15 @@ type ParkOptions struct {
 	Generation  string // of the database; "" means that of the incarnation
 	Database    string // path of the database; "" means that of the incarnation
 	// Cleared, if not nil, is called as soon as nothing stands in the database
-	// any more that a server would resume: its lock may be released then.
+	// any more that a server would resume: its lock may be released then. Park may
+	// still fail afterwards.
 	Cleared func()
 }
 
 // Parked is what Park did.
 type Parked struct {
-	Claims    int     // claims moved out of the server's database
-	Jobs      int     // background jobs moved out of it
+	Claims    int     // claims that stood in the server's database
+	Jobs      int     // background jobs that stood in it
 	Suspended int     // suspensions made
 	Settled   int     // suspensions of the ended incarnation that had ended by themselves
 	Warnings  []error // what did not work and isn't needed for safety: marks and descriptions
@@ -33,33 +34,27 @@ type Parked struct {
 
 // Park moves what the server would resume by itself into the ledger, and decides
 // what the claims of the incarnation that ended have become. Only while no
-// server runs. Everything is in the ledger before it is taken out of the
-// database, so that it can be broken off anywhere and done again: one claim makes
-// one suspension. After an error no server may be started.
+// server runs. After an error no server may be started.
+//
+// What is in a hurry comes first: take in (durable), clear, Cleared. Then what
+// was taken in becomes suspensions, and last the rest of the incarnation is
+// decided by the server's database. It can be broken off anywhere and done
+// again, or be gone on with by Open: one claim makes one suspension.
 func (l *Ledger) Park(ctx context.Context, db Database, opts ParkOptions) (Parked, error) {
 	if opts.At == 0 {
 		opts.At = l.now().UnixMilli()
 	}
 	var done Parked
-	for attempt := 1; ; attempt++ {
-		sweep, err := l.record(ctx, db, &opts, &done)
-		if err != nil {
-			return done, fmt.Errorf("cannot park: %w", err)
-		}
-		err = clearDatabase(ctx, db, sweep)
-		if errors.Is(err, ErrChanged) && attempt < parkAttempts {
-			continue
-		}
-		if err != nil {
-			return done, fmt.Errorf("cannot park: %w", err)
-		}
-		done.Claims, done.Jobs = len(sweep.Claims), len(sweep.Jobs)
-		break
-	}
-	if opts.Cleared != nil {
+	err := l.takeOut(ctx, db, opts, &done)
+	if err == nil && opts.Cleared != nil {
 		opts.Cleared()
 	}
-	if err := l.cleared(ctx, opts.Database); err != nil {
+	// Also when it could not be cleared, and when time is up: what was taken in must be seen.
+	err = errors.Join(err, l.digest(context.WithoutCancel(ctx), &done))
+	if err == nil {
+		opts.Database, err = l.end(ctx, db, opts, &done)
+	}
+	if err != nil {
 		return done, fmt.Errorf("cannot park: %w", err)
 	}
 	if err := l.mark(ctx, db, opts.Database); err != nil {
@@ -71,109 +66,106 @@ func (l *Ledger) Park(ctx context.Context, db Database, opts ParkOptions) (Parke
 	return done, nil
 }
 
-func clearDatabase(ctx context.Context, db Database, sweep Sweep) error {
-	if len(sweep.Claims)+len(sweep.Jobs) == 0 {
-		return nil
+// takeOut takes what the server would resume out of its database, each row only
+// after it was taken in.
+func (l *Ledger) takeOut(ctx context.Context, db Database, opts ParkOptions, done *Parked) error {
+	for attempt := 1; ; attempt++ {
+		sweep, err := db.Sweep(ctx)
+		if err != nil || len(sweep.Claims)+len(sweep.Jobs) == 0 {
+			return err
+		}
+		if err := l.takeIn(ctx, sweep, opts); err != nil {
+			return err
+		}
+		done.Claims, done.Jobs = len(sweep.Claims), len(sweep.Jobs)
+		if err = db.Clear(ctx, sweep); !errors.Is(err, ErrChanged) || attempt == parkAttempts {
+			return err
+		}
 	}
-	return db.Clear(ctx, sweep)
 }
 
-// record writes what stands in the database, and what follows from it, to the ledger.
-func (l *Ledger) record(ctx context.Context, db Database, opts *ParkOptions, done *Parked) (Sweep, error) {
-	sweep, err := db.Sweep(ctx)
+// end decides about the sessions of the incarnation that ended whose claim did
+// not stand in its database, and ends it. It gives the path of the database.
+func (l *Ledger) end(ctx context.Context, db Database, opts ParkOptions, done *Parked) (database string, err error) {
+	var open []string
+	var p *parking
+	err = l.read(ctx, func(t *tx) (err error) {
+		if p, err = t.parking(opts, done); err == nil {
+			open, err = t.openIn(p.opts.Database, unconfirmed)
+		}
+		return err
+	})
 	if err != nil {
-		return sweep, err
-	}
-	w, err := l.watched(ctx, opts)
-	if err != nil {
-		return sweep, err
+		return "", err
 	}
 	var inFlight []string
-	if len(w.incarnations) > 0 && opts.Since != 0 {
-		if inFlight, err = db.InFlight(ctx, opts.Since); err != nil {
-			return sweep, err
+	if len(p.watched) > 0 && p.opts.Since != 0 {
+		if inFlight, err = db.InFlight(ctx, p.opts.Since); err != nil {
+			return "", err
 		}
 	}
 	var fates map[string]Fate
-	if ask := w.undecided(sweep); len(ask) > 0 {
-		if fates, err = db.Fates(ctx, ask); err != nil {
-			return sweep, err
+	if len(open) > 0 {
+		if fates, err = db.Fates(ctx, open); err != nil {
+			return "", err
 		}
 	}
-	return sweep, l.change(ctx, func(t *tx) error {
-		p := &parking{tx: t, opts: *opts, watched: w.incarnations, fates: fates, rows: map[string]*session{}}
-		return p.run(sweep, inFlight, done)
+	return p.opts.Database, l.change(ctx, func(t *tx) error {
+		p.tx = t
+		return p.end(inFlight, fates)
 	})
 }
 
-// watch is what the ledger holds of incarnations that have not been parked yet.
-type watch struct {
-	incarnations map[string]bool
-	open         []string // sessions whose claim or consent the end of the server leaves undecided
-}
-
-// undecided gives the open sessions that the sweep says nothing about.
-func (w watch) undecided(sweep Sweep) []string {
-	claimed := make(map[string]bool, len(sweep.Claims))
-	for _, c := range sweep.Claims {
-		claimed[c.Session] = true
+// parking begins to decide; it completes the options by what the ledger holds.
+func (t *tx) parking(opts ParkOptions, done *Parked) (*parking, error) {
+	p := &parking{tx: t, opts: opts, watched: map[string]bool{}, done: done, rows: map[string]*session{}, was: map[string]session{}}
+	list, err := t.incarnations("WHERE ended_at IS NULL ORDER BY started_at")
+	if err != nil {
+		return nil, err
 	}
-	var list []string
-	for _, id := range w.open {
-		if !claimed[id] {
-			list = append(list, id)
+	known, err := t.incarnations("WHERE id = ?", opts.Incarnation)
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range append(known, list...) {
+		if p.opts.Database == "" {
+			p.opts.Database = i.Database
 		}
 	}
-	return list
+	if opts.Incarnation != "" && len(known) == 0 {
+		p.watched[opts.Incarnation] = true
+	}
+	for _, i := range list {
+		if i.Database != p.opts.Database {
+			continue
+		}
+		p.watched[i.ID] = true
+		if p.opts.Incarnation == "" {
+			p.opts.Incarnation = i.ID
+		}
+		if p.opts.Generation == "" {
+			p.opts.Generation = i.Generation
+		}
+		if p.opts.Since == 0 {
+			p.opts.Since = i.StartedAt
+		}
+	}
+	return p, nil
 }
 
-// watched reads the watch, and completes the options by it.
-func (l *Ledger) watched(ctx context.Context, opts *ParkOptions) (watch, error) {
-	w := watch{incarnations: map[string]bool{}}
-	err := l.read(ctx, func(t *tx) error {
-		list, err := t.incarnations("WHERE ended_at IS NULL ORDER BY started_at")
-		if err != nil {
-			return err
-		}
-		known, err := t.incarnations("WHERE id = ?", opts.Incarnation)
-		if err != nil {
-			return err
-		}
-		for _, i := range append(known, list...) {
-			if opts.Database == "" {
-				opts.Database = i.Database
-			}
-		}
-		for _, i := range list {
-			if i.Database != opts.Database {
-				continue
-			}
-			if opts.Generation == "" {
-				opts.Generation = i.Generation
-			}
-			if opts.Since == 0 {
-				opts.Since = i.StartedAt
-			}
-			w.incarnations[i.ID] = true
-		}
-		if opts.Incarnation != "" && len(known) == 0 {
-			w.incarnations[opts.Incarnation] = true
-		}
-		w.open, err = t.openIn(opts.Database)
-		return err
-	})
-	return w, err
-}
-
-// openIDs finds live claims, suspensions of incarnations that have not ended, and
-// consents that are being carried out; each part by an index of its own.
-const openIDs = `SELECT id FROM session WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = ''
+const (
+	// openIDs finds live claims, suspensions of incarnations that have not ended, and
+	// consents that are being carried out; each part by an index of its own.
+	openIDs = `SELECT id FROM session WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = ''
 	UNION ALL SELECT id FROM session WHERE time_suspended IS NOT NULL AND incarnation IN (SELECT id FROM incarnation WHERE ended_at IS NULL)
 	UNION ALL SELECT id FROM session WHERE phase <> '' AND phase IN ('queued', 'resuming')`
+	// unconfirmed leaves out the suspensions that stood in the server's database.
+	unconfirmed = ` AND NOT (confirmed AND time_suspended IS NOT NULL)`
+)
 
-// openIn gives the open sessions of one database.
-func (t *tx) openIn(database string) ([]string, error) {
-	rows, err := t.QueryContext(t.ctx, "SELECT id FROM session WHERE database IN (?, '') AND id IN ("+openIDs+")", database)
+// openIn gives the open sessions of one database; and narrows them.
+func (t *tx) openIn(database, and string) ([]string, error) {
+	rows, err := t.QueryContext(t.ctx, "SELECT id FROM session WHERE database IN (?, '') AND id IN ("+openIDs+")"+and, database)
 	if err != nil {
 		return nil, err
 	}
@@ -187,12 +179,4 @@ func (t *tx) openIn(database string) ([]string, error) {
 		list = append(list, id)
 	}
 	return list, rows.Err()
-}
-
-// cleared records that what was parked is out of the server's database.
-func (l *Ledger) cleared(ctx context.Context, database string) error {
-	return l.change(ctx, func(t *tx) error {
-		t.shown = true
-		return t.exec("UPDATE parked SET cleared_at = ? WHERE cleared_at IS NULL AND database = ?", t.now, database)
-	})
 }

@@ -1,7 +1,6 @@
 package restart
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -29,7 +28,7 @@ func TestParkFromBeforeUsInfersNothing(t *testing.T) {
 		t.Errorf("attempts %d", list[1].Attempts)
 	}
 	var raw string
-	b.must(b.Ledger.db.QueryRow("SELECT raw FROM parked WHERE session = 'ses_new' AND cleared_at IS NOT NULL").Scan(&raw))
+	b.must(b.Ledger.db.QueryRow("SELECT raw FROM parked WHERE session = 'ses_new'").Scan(&raw))
 	if raw != `{"resume_attempts":7}` {
 		t.Errorf("raw is %s", raw)
 	}
@@ -194,61 +193,6 @@ func TestAChildCannotBeDecidedAlone(t *testing.T) {
 	}
 	if _, err := b.Dismiss(t.Context(), "ses_sub", 20); !errors.As(err, &refused) {
 		t.Errorf("dismiss: %v", err)
-	}
-}
-
-func TestParkBrokenOffAnywhereMakesOneSuspension(t *testing.T) {
-	t.Parallel()
-	for _, step := range []string{"Sweep", "InFlight", "Fates", "Clear", "between", "Describe"} {
-		for _, dismissed := range []bool{false, true} {
-			t.Run(fmt.Sprint(step, dismissed), func(t *testing.T) {
-				t.Parallel()
-				b := setup(t, claim("ses_1", 2000))
-				b.apply(EventStarted, "ses_1", 2000)
-				b.apply(EventStarted, "ses_2", 2000) // so that Fates is asked before
-				b.db.jobs["j"] = Job{Key: "j", Kind: "shell", Session: "ses_1", Raw: []byte("1")}
-				ctx, cancel := context.WithCancel(t.Context())
-				broken := errors.New("broken off")
-				if step == "between" { // cleared, and the ledger not told of it
-					b.db.onClear = func() { b.db.onClear = nil; cancel() }
-				} else {
-					b.db.fail[step] = broken
-				}
-				p, err := b.Park(ctx, b.db, ParkOptions{Cause: CauseCrash, At: 5000, Database: serverDB})
-				if step == "Describe" {
-					if err != nil || len(p.Warnings) != 1 || !errors.Is(p.Warnings[0], broken) {
-						t.Fatalf("%v, %v", err, p.Warnings)
-					}
-				} else if err == nil {
-					t.Fatal("no error")
-				}
-				cancel()
-				if recorded := len(b.pending()); (step == "Sweep" || step == "InFlight" || step == "Fates") != (recorded == 0) {
-					t.Errorf("%d recorded", recorded)
-				}
-				clear(b.db.fail)
-				want := []string{"ses_1 pending", "ses_2 pending"}
-				if dismissed && len(b.pending()) > 0 {
-					_, err := b.Dismiss(t.Context(), "ses_1", 0)
-					b.must(err)
-					want = want[1:]
-				}
-				b.reopen()
-				b.park()
-				b.wants(want...)
-				if words := b.words("ses_1"); words[0] != whatSuspended || slices.Contains(words[1:], whatSuspended) {
-					t.Errorf("journal %q", words)
-				}
-				if len(b.db.claims)+len(b.db.jobs) != 0 {
-					t.Error("not all is cleared")
-				}
-				var open int
-				b.must(b.Ledger.db.QueryRow("SELECT count(*) FROM parked WHERE cleared_at IS NULL").Scan(&open))
-				if open != 0 {
-					t.Errorf("%d parked rows are open", open)
-				}
-			})
-		}
 	}
 }
 

@@ -6,114 +6,107 @@ import (
 	"slices"
 )
 
-// parking decides, in one transaction, what becomes of each session when its
-// server has ended. The server's database decides before our claims do.
+// parking decides what becomes of each session when its server has ended: first
+// of those whose claim or job stood in the server's database, which need nothing
+// else to be decided (digest), then of the others (end, in ending.go).
 type parking struct {
 	*tx
 	opts    ParkOptions
-	watched map[string]bool // incarnations that ended
-	fates   map[string]Fate
-	rows    map[string]*session // sessions that are touched
+	watched map[string]bool     // incarnations that ended
+	rows    map[string]*session // sessions that may be touched
+	was     map[string]session  // rows as they were loaded
 	claims  []Claim             // new in the table parked
-	jobs    []Job               // new in the table parked
-	kept    map[parkedKey]parkedRow
-	claimed map[string]bool // sessions with a claim in the sweep
 	done    *Parked
 }
 
-type parkedKey struct{ kind, key string }
-
-type parkedRow struct {
-	claimedAt int64
-	raw       string
-}
-
-func (p *parking) run(sweep Sweep, inFlight []string, done *Parked) error {
-	p.done, p.claimed = done, make(map[string]bool, len(sweep.Claims))
-	if err := p.load(sweep, inFlight); err != nil {
+// digest makes suspensions of claims and jobs that stood in the server's database.
+func (p *parking) digest(sweep Sweep) error {
+	sweep, err := p.fresh(sweep)
+	if err != nil {
 		return err
 	}
-	if err := p.forgetGone(sweep); err != nil {
-		return err
-	}
-	for _, c := range sweep.Claims {
-		p.claimed[c.Session] = true
-		if err := p.claim(c); err != nil {
-			return err
-		}
-	}
-	if err := p.undecided(); err != nil {
-		return err
-	}
-	for _, id := range inFlight {
-		if err := p.inFlight(id); err != nil {
-			return err
-		}
-	}
-	for _, j := range sweep.Jobs {
-		p.job(j)
-	}
-	return p.write()
-}
-
-// load reads every row that may be touched.
-func (p *parking) load(sweep Sweep, inFlight []string) error {
-	touched := slices.Clone(inFlight)
+	touched := make([]string, 0, len(sweep.Claims)+2*len(sweep.Jobs))
 	for _, c := range sweep.Claims {
 		touched = append(touched, c.Session)
 	}
 	for _, j := range sweep.Jobs {
 		touched = append(touched, j.Session, j.Child)
 	}
-	list, err := sessions(p, "WHERE id IN ("+openIDs+" UNION ALL SELECT value FROM json_each(?))", ids(touched))
+	if err := p.load("WHERE id IN (SELECT value FROM json_each(?) UNION ALL SELECT id FROM session WHERE phase <> '')", ids(touched)); err != nil {
+		return err
+	}
+	for _, c := range sweep.Claims {
+		if err := p.claim(c); err != nil {
+			return err
+		}
+	}
+	for _, j := range sweep.Jobs {
+		if err := p.job(j); err != nil {
+			return err
+		}
+	}
+	p.claims = sweep.Claims
+	return p.write()
+}
+
+// fresh leaves out what stands in the table parked already.
+func (p *parking) fresh(sweep Sweep) (Sweep, error) {
+	claims, jobs := make(map[string][2]any, len(sweep.Claims)), make(map[string][2]any, len(sweep.Jobs))
+	for _, c := range sweep.Claims {
+		claims[c.Session] = [2]any{c.ClaimedAt, string(c.Raw)}
+	}
+	for _, j := range sweep.Jobs {
+		jobs[j.Key] = [2]any{0, string(j.Raw)}
+	}
+	oldClaims, err := p.known("claim", claims)
+	if err != nil {
+		return sweep, err
+	}
+	oldJobs, err := p.known("job", jobs)
+	if err != nil {
+		return sweep, err
+	}
+	sweep.Claims = slices.DeleteFunc(sweep.Claims, func(c Claim) bool { return oldClaims[c.Session] })
+	sweep.Jobs = slices.DeleteFunc(sweep.Jobs, func(j Job) bool { return oldJobs[j.Key] })
+	return sweep, nil
+}
+
+func (p *parking) known(kind string, rows map[string][2]any) (map[string]bool, error) {
+	if len(rows) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return nil, err
+	}
+	found, err := p.QueryContext(p.ctx, `SELECT p.key FROM jsonb_each(?) AS each CROSS JOIN parked p ON p.key = each.key
+		AND p.claimed_at = each.value ->> 0 AND p.raw = each.value ->> 1 WHERE p.kind = ? AND p.database = ?`,
+		string(text), kind, p.opts.Database)
+	if err != nil {
+		return nil, err
+	}
+	defer found.Close()
+	known := map[string]bool{}
+	for found.Next() {
+		var key string
+		if err := found.Scan(&key); err != nil {
+			return nil, err
+		}
+		known[key] = true
+	}
+	return known, found.Err()
+}
+
+// load reads the rows that may be touched.
+func (p *parking) load(where string, args ...any) error {
+	list, err := sessions(p, where, args...)
 	if err != nil {
 		return err
 	}
 	for _, s := range list {
-		p.rows[s.ID] = s
+		p.rows[s.ID], p.was[s.ID] = s, *s
 	}
 	p.loaded = p.rows
-	p.kept = map[parkedKey]parkedRow{}
-	rows, err := p.QueryContext(p.ctx, "SELECT kind, key, claimed_at, raw FROM parked WHERE cleared_at IS NULL AND database = ?", p.opts.Database)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var k parkedKey
-		var r parkedRow
-		if err := rows.Scan(&k.kind, &k.key, &r.claimedAt, &r.raw); err != nil {
-			return err
-		}
-		p.kept[k] = r
-	}
-	return rows.Err()
-}
-
-// forgetGone marks as cleared what an earlier, broken off Park recorded and what
-// isn't in the database (as it was) any more.
-func (p *parking) forgetGone(sweep Sweep) error {
-	gone := make(map[parkedKey]bool, len(p.kept))
-	for k := range p.kept {
-		gone[k] = true
-	}
-	for _, c := range sweep.Claims {
-		if k := (parkedKey{"claim", c.Session}); p.kept[k].claimedAt == c.ClaimedAt {
-			delete(gone, k)
-		}
-	}
-	for _, j := range sweep.Jobs {
-		if k := (parkedKey{"job", j.Key}); p.kept[k].raw == string(j.Raw) {
-			delete(gone, k)
-		}
-	}
-	for k := range gone {
-		delete(p.kept, k)
-		if err := p.exec("UPDATE parked SET cleared_at = ? WHERE cleared_at IS NULL AND database = ? AND kind = ? AND key = ?",
-			p.now, p.opts.Database, k.kind, k.key); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 
@@ -128,9 +121,6 @@ func (p *parking) row(id string) *session {
 
 // claim makes a claim of the database a suspension, unless it is one already.
 func (p *parking) claim(c Claim) error {
-	if _, same := p.kept[parkedKey{"claim", c.Session}]; same {
-		return nil // recorded before, and broken off before it was cleared
-	}
 	s := p.row(c.Session)
 	same := s.Suspended != 0 && (p.watched[s.Incarnation] || s.Claimed == c.ClaimedAt && s.Database == p.opts.Database)
 	cause, at := CauseParked, c.ClaimedAt
@@ -143,8 +133,16 @@ func (p *parking) claim(c Claim) error {
 		}
 	}
 	s.Claimed, s.Attempts = c.ClaimedAt, c.Attempts
-	p.claims = append(p.claims, c)
+	p.confirm(s)
 	return nil
+}
+
+// confirm notes that the session waits whatever is found out about the incarnation that ended.
+func (p *parking) confirm(s *session) {
+	s.Confirmed = true
+	if !p.watched[s.Incarnation] {
+		s.Incarnation = p.opts.Incarnation
+	}
 }
 
 func (p *parking) cause() Cause {
@@ -179,130 +177,56 @@ func (p *parking) suspendNew(s *session, cause Cause, at int64) {
 	p.done.Suspended++
 }
 
-// undecided decides about the sessions that had a claim or a consent, and have no claim in the database.
-func (p *parking) undecided() error {
-	for _, id := range slices.Sorted(maps.Keys(p.rows)) {
-		s := p.rows[id]
-		if p.claimed[id] {
-			continue
-		}
-		var err error
-		switch {
-		case s.Phase == phaseQueued:
-			err = p.putBack(s, "the server ended before it was resumed")
-		case s.Phase == phaseResuming:
-			err = p.resuming(s)
-		case s.live():
-			p.live(s)
-		case s.Suspended != 0 && p.watched[s.Incarnation] && s.Database == p.opts.Database && p.fates[id].over():
-			p.done.Settled++
-			err = p.settle(s, "it ended by itself")
-		}
-		if err != nil {
+// job records a background job: its session waits, and the session that a running subagent worked for it, under it.
+func (p *parking) job(j Job) error {
+	if j.Session != "" {
+		if err := p.wait(p.row(j.Session)); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// over says that the session surely was not at work when its server ended.
-func (f Fate) over() bool {
-	return f.Outcome == OutcomeEnded || f.Outcome == OutcomeArchived || f.Outcome == OutcomeGone
-}
-
-// live decides about a claim that only we know of.
-func (p *parking) live(s *session) {
-	if s.Database == p.opts.Database && p.fates[s.ID].over() {
-		s.unclaim()
-		return
-	}
-	database, generation := s.Database, s.Generation
-	p.suspendNew(s, p.cause(), p.opts.At)
-	if database != "" { // of another database than the one that is parked: that one it stays
-		s.Database, s.Generation = database, generation
-	}
-}
-
-// resuming decides about a delivery that was under way when the server ended.
-func (p *parking) resuming(s *session) error {
-	fate, known := p.fates[s.ID]
-	switch {
-	case known && (fate.Outcome == OutcomeGone || fate.Outcome == OutcomeArchived):
-		return p.settle(s, "the session is gone or archived")
-	case !known || s.Mark == "" || fate.Mark == "":
-		return p.unknown(s, "the server ended while it was being resumed")
-	case fate.Mark == s.Mark:
-		return p.putBack(s, "the server ended before it was resumed")
-	}
-	if err := p.delivered(s, "the server's database shows it"); err != nil {
-		return err
-	}
-	if !fate.over() {
-		p.suspendNew(s, p.cause(), p.opts.At)
-	}
-	return nil
-}
-
-// inFlight suspends a session whose execution started in the watched incarnation without our seeing it.
-func (p *parking) inFlight(id string) error {
-	s := p.row(id)
-	if p.claimed[id] || s.Suspended != 0 && p.watched[s.Incarnation] {
-		return nil
-	}
-	return p.replace(s, p.cause(), p.opts.At)
-}
-
-// job records a background job: its session waits, and the session that a running subagent worked for it, under it.
-func (p *parking) job(j Job) {
-	if _, same := p.kept[parkedKey{"job", j.Key}]; same {
-		return
-	}
-	p.jobs = append(p.jobs, j)
-	if j.Session != "" {
-		p.wait(p.row(j.Session))
 	}
 	if j.Child != "" && j.Child != j.Session && j.Status == "running" {
 		child := p.row(j.Child)
 		child.Parent = j.Session
-		p.wait(child)
+		if err := p.wait(child); err != nil {
+			return err
+		}
 	}
+	return p.exec(`INSERT INTO parked (database, kind, key, session, job, child, text, status, raw, time_parked)
+		VALUES (?, 'job', ?, ?, ?, ?, ?, ?, ?, ?)`, p.opts.Database, j.Key, j.Session, PlainText(j.Kind, 20), j.Child,
+		PlainText(j.Text, 500), PlainText(j.Status, 20), string(j.Raw), p.now)
 }
 
-// wait suspends a session that a job would wake, unless it waits already.
-func (p *parking) wait(s *session) {
-	if s.Suspended == 0 && !s.flying() {
+// wait suspends a session that a job would wake, unless it waits already. A job
+// that wasn't there at the last park is one of the turn that was being resumed.
+func (p *parking) wait(s *session) error {
+	if head := p.rows[s.CoveredBy]; s.Phase == phaseCovered && head != nil && head.Phase == phaseResuming {
+		if err := p.replace(head, p.cause(), p.opts.At); err != nil {
+			return err
+		}
+		p.confirm(head)
+	}
+	switch {
+	case s.Phase == phaseResuming:
+		if err := p.replace(s, p.cause(), p.opts.At); err != nil {
+			return err
+		}
+	case s.flying():
+		return nil // put back when the rest is decided
+	case s.Suspended == 0:
 		cause := CauseParked
 		if len(p.watched) > 0 {
 			cause = p.cause()
 		}
 		p.suspendNew(s, cause, p.opts.At)
 	}
+	p.confirm(s)
+	return nil
 }
 
 func (p *parking) write() error {
-	list := make([]*session, 0, len(p.rows))
-	for _, s := range p.rows {
-		if s.ID != "" {
-			list = append(list, s)
-		}
-	}
-	if err := p.save(list...); err != nil {
+	if err := p.saveChanged(); err != nil || len(p.claims) == 0 {
 		return err
 	}
-	if err := p.writeClaims(); err != nil {
-		return err
-	}
-	for _, j := range p.jobs {
-		if err := p.exec(`INSERT INTO parked (database, kind, key, session, job, child, text, status, raw, time_parked)
-			VALUES (?, 'job', ?, ?, ?, ?, ?, ?, ?, ?)`, p.opts.Database, j.Key, j.Session, PlainText(j.Kind, 20), j.Child,
-			PlainText(j.Text, 500), PlainText(j.Status, 20), string(j.Raw), p.now); err != nil {
-			return err
-		}
-	}
-	return p.exec("UPDATE incarnation SET ended_at = ? WHERE ended_at IS NULL", p.opts.At)
-}
-
-func (p *parking) writeClaims() error {
 	values := make(map[string][3]any, len(p.claims))
 	for _, c := range p.claims {
 		p.note(p.rows[c.Session], whatParked, "")
@@ -314,4 +238,14 @@ func (p *parking) writeClaims() error {
 	}
 	return p.exec(`INSERT INTO parked (database, kind, key, session, claimed_at, attempts, raw, time_parked)
 		SELECT ?, 'claim', key, key, value ->> 0, value ->> 1, value ->> 2, ? FROM jsonb_each(?)`, p.opts.Database, p.now, string(text))
+}
+
+func (p *parking) saveChanged() error {
+	var list []*session
+	for _, id := range slices.Sorted(maps.Keys(p.rows)) {
+		if s := p.rows[id]; *s != p.was[id] {
+			list = append(list, s)
+		}
+	}
+	return p.save(list...)
 }

@@ -125,7 +125,7 @@ func (s *session) state(inc *Incarnation) State {
 	case phaseUnknown:
 		return StateUnknown
 	}
-	if inc != nil && s.Suspended != 0 && s.Incarnation == inc.ID {
+	if s.ending(inc) {
 		return StateBlocked
 	}
 	return StatePending
@@ -254,7 +254,7 @@ func (l *Ledger) Show(ctx context.Context, id string) (s Suspension, pending boo
 		s = show(row, f.under(id), jobs, inc)
 		pending = row.suspension() != 0
 		if !pending {
-			s.SuspendedAt = row.LastSuspended
+			s.SuspendedAt, s.ClaimedAt = row.LastSuspended, row.LastClaimed
 		}
 		return nil
 	})

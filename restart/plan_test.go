@@ -12,10 +12,10 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 	b := bare(t)
 	for _, query := range []string{
 		"SELECT mark FROM session WHERE id IN (" + openIDs + ")",
-		"SELECT id, parent_id FROM session WHERE id IN (" + waitingIDs + ") AND description IS NULL",
+		"SELECT id, parent_id FROM session WHERE id IN (" + waitingIDs + ") AND described <> coalesce(time_suspended, consumed)",
 		"SELECT id FROM session WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = ''",
 		"SELECT id FROM session " + strings.Replace(pendingOf, "?", "'x'", 1),
-		"SELECT key FROM parked WHERE cleared_at IS NULL AND database = 'x'",
+		"SELECT key FROM parked WHERE key = 'x' AND claimed_at = 7 AND raw = 'y' AND kind = 'claim' AND database = 'z'",
 		"SELECT key FROM parked WHERE kind = 'job' AND done_at IS NULL AND session = 'x'",
 		"SELECT what FROM journal WHERE session = 'x' ORDER BY seq",
 	} {

@@ -12,7 +12,7 @@ import (
 func (b *bundle) empty() {
 	b.t.Helper()
 	_, err := b.Ledger.db.Exec(`PRAGMA synchronous = OFF; DROP TRIGGER IF EXISTS journal_no_delete;
-		DELETE FROM journal; DELETE FROM session; DELETE FROM parked; DELETE FROM incarnation`)
+		DELETE FROM journal; DELETE FROM session; DELETE FROM parked; DELETE FROM intake; DELETE FROM incarnation`)
 	b.must(err)
 }
 

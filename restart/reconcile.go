@@ -131,10 +131,10 @@ func (l *Ledger) list(ctx context.Context, where string, args ...any) (list []*s
 	return list, err
 }
 
-// Describe fetches descriptions of suspensions that have none. db is the
+// Describe fetches descriptions of suspensions that have none of their own. db is the
 // database of the incarnation that runs or was parked last.
 func (l *Ledger) Describe(ctx context.Context, db Database) error {
-	list, err := l.list(ctx, "WHERE id IN ("+waitingIDs+") AND description IS NULL")
+	list, err := l.list(ctx, "WHERE id IN ("+waitingIDs+") AND described <> coalesce(time_suspended, consumed)")
 	if err != nil || len(list) == 0 {
 		return err
 	}
@@ -159,7 +159,7 @@ func (l *Ledger) Describe(ctx context.Context, db Database) error {
 	}
 	return l.change(ctx, func(t *tx) error {
 		t.shown = len(found) > 0
-		if err := t.setEach("description = each.value", descriptions); err != nil {
+		if err := t.setEach("description = each.value, described = coalesce(time_suspended, consumed)", descriptions); err != nil {
 			return err
 		}
 		return t.setEach("parent_id = each.value", parents)

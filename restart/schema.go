@@ -49,11 +49,21 @@ CREATE TABLE session (
 	ours           INTEGER NOT NULL DEFAULT 0, -- the claim is of a resume of ours
 	waiting        TEXT NOT NULL DEFAULT '',
 	shown          INTEGER NOT NULL DEFAULT 0, -- the suspension that was last shown
-	description    TEXT
+	confirmed      INTEGER NOT NULL DEFAULT 0, -- its claim or job stood in the server's database when the incarnation had ended
+	last_claimed   INTEGER NOT NULL DEFAULT 0, -- time_claimed of the suspension that ended last
+	described      INTEGER NOT NULL DEFAULT 0, -- the suspension that the description was made for
+	description    TEXT                        -- the last that was known
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX session_time_suspended ON session(time_suspended) WHERE time_suspended IS NOT NULL;
 CREATE INDEX session_live ON session(id) WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = '';
 CREATE INDEX session_phase ON session(phase) WHERE phase <> '';
+
+-- What was read from a server's database to be cleared there, as JSON, until it is digested.
+CREATE TABLE intake (
+	seq     INTEGER PRIMARY KEY,
+	time    INTEGER NOT NULL,
+	content TEXT NOT NULL
+) STRICT;
 
 -- Claims and jobs as they stood in the server's database. Never deleted.
 CREATE TABLE parked (
@@ -70,10 +80,9 @@ CREATE TABLE parked (
 	status      TEXT NOT NULL DEFAULT '',
 	raw         TEXT NOT NULL,
 	time_parked INTEGER NOT NULL,
-	cleared_at  INTEGER, -- when it was out of the server's database
 	done_at     INTEGER  -- job: when its session was told of it, or was settled or dismissed
 ) STRICT;
-CREATE INDEX parked_open ON parked(database) WHERE cleared_at IS NULL;
+CREATE INDEX parked_key ON parked(key, claimed_at);
 CREATE INDEX parked_job ON parked(session) WHERE kind = 'job' AND done_at IS NULL;
 
 CREATE TABLE journal (

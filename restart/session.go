@@ -31,15 +31,23 @@ type session struct {
 	Ours                                          bool
 	Waiting                                       string
 	Shown                                         int64
-	Description                                   sql.NullString
+	Confirmed                                     bool
+	LastClaimed, Described                        int64
+	Description                                   sql.NullString // written by Describe only
 }
 
 const sessionColumns = `id, parent_id, generation, database, incarnation, coalesce(time_claimed, 0), attempts, time_seen,
 	coalesce(time_suspended, 0), last_suspended, cause, mark, phase, consumed, consent, covered_by, reason, resumes, ours,
-	waiting, shown, description`
+	waiting, shown, confirmed, last_claimed, described, description`
 
 // live says that the session is at work, as far as events told.
 func (s *session) live() bool { return s.Claimed != 0 && s.Suspended == 0 && s.Phase == phaseNone }
+
+// ending says that it was suspended for the end of inc, the running incarnation, and
+// that it isn't sure yet that it was at work to that end.
+func (s *session) ending(inc *Incarnation) bool {
+	return inc != nil && s.Suspended != 0 && s.Incarnation == inc.ID && !s.Confirmed
+}
 
 // flying says that a consent has consumed its suspension and its outcome is not known yet.
 func (s *session) flying() bool {
@@ -86,7 +94,7 @@ func sessions(q querier, where string, args ...any) ([]*session, error) {
 		s := new(session)
 		if err := rows.Scan(&s.ID, &s.Parent, &s.Generation, &s.Database, &s.Incarnation, &s.Claimed, &s.Attempts, &s.Seen,
 			&s.Suspended, &s.LastSuspended, &s.Cause, &s.Mark, &s.Phase, &s.Consumed, &s.Consent, &s.CoveredBy, &s.Reason,
-			&s.Resumes, &s.Ours, &s.Waiting, &s.Shown, &s.Description); err != nil {
+			&s.Resumes, &s.Ours, &s.Waiting, &s.Shown, &s.Confirmed, &s.LastClaimed, &s.Described, &s.Description); err != nil {
 			return nil, err
 		}
 		list = append(list, s)
@@ -103,42 +111,46 @@ func find(q querier, id string) (*session, error) {
 	return list[0], nil
 }
 
-// save writes the rows, new and old ones. Rows that differ in nothing but id and
-// times go by one statement: a thousand claims must be parked within milliseconds.
+// save writes the rows, new and old ones, all but their descriptions. Rows that
+// differ only in what is theirs alone go by one statement: a thousand claims are
+// parked within milliseconds.
 func (t *tx) save(list ...*session) error {
-	groups := map[session]map[string][4]int64{}
+	groups := map[session]map[string][8]any{}
 	for _, s := range list {
 		alike := *s
-		alike.ID, alike.Claimed, alike.Suspended, alike.LastSuspended, alike.Seen = "", 0, 0, 0, 0
+		alike.ID, alike.Mark, alike.Description = "", "", sql.NullString{}
+		alike.Claimed, alike.Suspended, alike.LastSuspended, alike.Seen, alike.Shown, alike.LastClaimed, alike.Described = 0, 0, 0, 0, 0, 0, 0
 		if groups[alike] == nil {
-			groups[alike] = map[string][4]int64{}
+			groups[alike] = map[string][8]any{}
 		}
-		groups[alike][s.ID] = [4]int64{s.Claimed, s.Suspended, s.LastSuspended, s.Seen}
+		groups[alike][s.ID] = [8]any{s.Claimed, s.Suspended, s.LastSuspended, s.Seen, s.Shown, s.LastClaimed, s.Described, s.Mark}
 	}
-	for s, times := range groups {
-		text, err := json.Marshal(times)
+	for s, own := range groups {
+		text, err := json.Marshal(own)
 		if err != nil {
 			return err
 		}
-		if err := t.exec(saveGroup, s.Parent, s.Generation, s.Database, s.Incarnation, s.Attempts, s.Cause, s.Mark, s.Phase, s.Consumed,
-			s.Consent, s.CoveredBy, s.Reason, s.Resumes, s.Ours, s.Waiting, s.Shown, s.Description, string(text)); err != nil {
+		if err := t.exec(saveGroup, s.Parent, s.Generation, s.Database, s.Incarnation, s.Attempts, s.Cause, s.Phase, s.Consumed,
+			s.Consent, s.CoveredBy, s.Reason, s.Resumes, s.Ours, s.Waiting, s.Confirmed, string(text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-const saveGroup = `INSERT INTO session (id, time_claimed, time_suspended, last_suspended, time_seen,
-		parent_id, generation, database, incarnation, attempts, cause, mark, phase, consumed, consent, covered_by, reason, resumes,
-		ours, waiting, shown, description)
-	SELECT key, nullif(value ->> 0, 0), nullif(value ->> 1, 0), value ->> 2, value ->> 3, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+const saveGroup = `INSERT INTO session (id, time_claimed, time_suspended, last_suspended, time_seen, shown, last_claimed, described, mark,
+		parent_id, generation, database, incarnation, attempts, cause, phase, consumed, consent, covered_by, reason, resumes,
+		ours, waiting, confirmed)
+	SELECT key, nullif(value ->> 0, 0), nullif(value ->> 1, 0), value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
+		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 	FROM jsonb_each(?) WHERE true
 	ON CONFLICT (id) DO UPDATE SET time_claimed = excluded.time_claimed, time_suspended = excluded.time_suspended, last_suspended =
-		excluded.last_suspended, time_seen = excluded.time_seen, parent_id = excluded.parent_id, generation =
+		excluded.last_suspended, time_seen = excluded.time_seen, shown = excluded.shown, last_claimed = excluded.last_claimed,
+		described = excluded.described, mark = excluded.mark, parent_id = excluded.parent_id, generation =
 		excluded.generation, database = excluded.database, incarnation = excluded.incarnation, attempts = excluded.attempts,
-		cause = excluded.cause, mark = excluded.mark, phase = excluded.phase, consumed = excluded.consumed, consent =
+		cause = excluded.cause, phase = excluded.phase, consumed = excluded.consumed, consent =
 		excluded.consent, covered_by = excluded.covered_by, reason = excluded.reason, resumes = excluded.resumes, ours =
-		excluded.ours, waiting = excluded.waiting, shown = excluded.shown, description = excluded.description`
+		excluded.ours, waiting = excluded.waiting, confirmed = excluded.confirmed`
 
 // note adds a line to the journal.
 func (t *tx) note(s *session, what, detail string) {

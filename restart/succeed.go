@@ -15,7 +15,7 @@ import (
 func (l *Ledger) Succeed(ctx context.Context, inc Incarnation, active []string, db Database) error {
 	var names []string
 	err := l.read(ctx, func(t *tx) (err error) {
-		names, err = t.openIn(inc.Database)
+		names, err = t.openIn(inc.Database, "")
 		return err
 	})
 	if err != nil {
