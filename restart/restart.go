@@ -137,9 +137,10 @@ type Database interface {
 	// Sweep reads the claims and background jobs that the server would act on at
 	// its next start. Empty for a generation that resumes nothing by itself.
 	Sweep(ctx context.Context) (Sweep, error)
-	// Clear takes exactly these claims and jobs out of the database, all or none,
-	// holding the write lock for at most 250 ms. It fails with ErrChanged, having
-	// done nothing, when a row is not as it was read. Only while no server runs.
+	// Clear takes exactly these claims and jobs out of the database, holding the
+	// write lock for at most 250 ms at a time. It fails with ErrChanged when a row is
+	// not as it was read, or there are others. After an error a part of a large set may
+	// be cleared. Only while no server runs, and with all of it in the ledger.
 	Clear(ctx context.Context, s Sweep) error
 	// InFlight gives sessions whose execution was started at or after since (Unix
 	// ms) and has no end recorded: what a killed incarnation was doing. Empty for

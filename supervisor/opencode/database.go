@@ -49,6 +49,7 @@ type Database struct {
 	shape   shape
 	schema  int64 // PRAGMA schema_version for which shape was found
 	version int64 // PRAGMA data_version that Changed saw last; 0 before
+	swept   swept
 
 	clearing sync.Mutex // one Clear at a time; taken before mu
 	lastHeld atomic.Int64
@@ -106,8 +107,8 @@ func (d *Database) Changed(ctx context.Context) (bool, error) {
 		if s.kind == KindAbsent {
 			return nil
 		}
-		var version int64
-		if err := q.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&version); err != nil {
+		version, err := dataVersion(ctx, q)
+		if err != nil {
 			return err
 		}
 		changed, d.version = version != d.version, version
@@ -116,7 +117,8 @@ func (d *Database) Changed(ctx context.Context) (bool, error) {
 	return changed, err
 }
 
-// LastHeld is for how long the last Clear held the write lock.
+// LastHeld is for how long the last Clear held the write lock at a time.
+// For that long a server on this file would have been frozen.
 func (d *Database) LastHeld() time.Duration { return time.Duration(d.lastHeld.Load()) }
 
 // read calls f inside one short read transaction, with the shape as it is in
@@ -196,7 +198,7 @@ func (d *Database) release() error {
 		err = errors.Join(err, d.pool.Close())
 	}
 	d.pool, d.conn, d.file = nil, nil, nil
-	d.shape, d.schema, d.version = shape{kind: KindAbsent}, 0, 0
+	d.shape, d.schema, d.version, d.swept = shape{kind: KindAbsent}, 0, 0, swept{}
 	return err
 }
 

@@ -1,11 +1,13 @@
 package opencode
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"intermission/restart"
@@ -15,26 +17,25 @@ import (
 // file waits as long, the whole of it.
 const lockBudget = 250 * time.Millisecond
 
+// clearedAtOnce bounds the claims and jobs that one transaction takes. It is done
+// with them in a tenth of lockBudget.
+const clearedAtOnce = 2000
+
 // Clear implements restart.Database. The set must be whole: it is ErrChanged
-// too when the database holds a claim or a job that s doesn't. While another
-// process has the write lock it tries again until ctx ends; once it has the
-// lock itself, it is done or has undone everything within 250 ms. The server's
-// count of attempts stays as it is.
+// too when the database holds a claim or a job that s doesn't. More than 2,000
+// rows are cleared in several transactions, between which others may write; if
+// one has, it is ErrChanged, and a part of s is cleared. While another process has
+// the write lock it tries again until ctx ends; once it has the lock itself, a
+// transaction is done or undone within 250 ms. The server's count of attempts
+// stays as it is.
 func (d *Database) Clear(ctx context.Context, s restart.Sweep) error {
 	d.clearing.Lock()
 	defer d.clearing.Unlock()
-	var found shape
-	err := d.read(ctx, func(q querier, now shape) error {
-		found = now
-		if len(s.Claims)+len(s.Jobs) > 0 && now.kind != KindAbsent {
-			return nil
-		}
-		return d.unchanged(ctx, q, now, s) // nothing to write: the lock isn't needed
-	})
-	if err != nil || len(s.Claims)+len(s.Jobs) == 0 {
-		return err
+	if len(s.Claims)+len(s.Jobs) == 0 || d.Kind() == KindAbsent {
+		// Nothing to write: the lock isn't needed.
+		return d.read(ctx, func(q querier, found shape) error { return d.unchanged(ctx, q, found, s) })
 	}
-	if err := d.clear(ctx, found, s); err != nil {
+	if err := d.clear(ctx, s); err != nil {
 		if errors.Is(err, restart.ErrChanged) {
 			return err
 		}
@@ -43,8 +44,34 @@ func (d *Database) Clear(ctx context.Context, s restart.Sweep) error {
 	return nil
 }
 
-// clear works on a connection of its own, which lives only as long.
-func (d *Database) clear(ctx context.Context, found shape, s restart.Sweep) (err error) {
+// clearance is one Clear under way, on a connection of its own, which lives only as long.
+type clearance struct {
+	*Database
+	pool         *sql.DB
+	conn         *sql.Conn
+	found        shape
+	sweep        restart.Sweep
+	claims, jobs int   // still to be taken
+	version      int64 // PRAGMA data_version of conn for which sweep is known to be what stands there
+	compared     bool  // it is known
+}
+
+func (d *Database) clear(ctx context.Context, s restart.Sweep) (err error) {
+	c, err := d.beginClearance(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	d.lastHeld.Store(0)
+	for c.claims+c.jobs > 0 {
+		if err := c.transact(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *Database) beginClearance(ctx context.Context, s restart.Sweep) (*clearance, error) {
 	// No checkpoint at our commit: it would copy the server's whole WAL back while
 	// we hold the lock. synchronous is NORMAL as it is for the server: a clear that
 	// a power failure undoes is found again by the sweep before the next start.
@@ -53,20 +80,68 @@ func (d *Database) clear(ctx context.Context, found shape, s restart.Sweep) (err
 	pool, err := sql.Open("sqlite", dsn(d.path, "rw", 4096,
 		"busy_timeout(100)", "wal_autocheckpoint(0)", "synchronous(NORMAL)"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, pool.Close()) }()
-	conn, err := begin(ctx, pool)
+	c := &clearance{Database: d, pool: pool, sweep: s, claims: len(s.Claims), jobs: len(s.Jobs)}
+	err = patiently(ctx, func() (err error) {
+		c.conn, err = pool.Conn(ctx) // this too reads the file
+		return err
+	})
+	if err == nil {
+		err = c.compareEarly(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+func (c *clearance) close() error {
+	var err error
+	if c.conn != nil {
+		err = c.conn.Close()
+	}
+	return errors.Join(err, c.pool.Close())
+}
+
+// compareEarly spares the comparison under the lock, which takes longer than
+// the rest: nobody has committed since Sweep has read the very same. Versions of two
+// connections can't be compared, so that of conn is taken first.
+func (c *clearance) compareEarly(ctx context.Context) error {
+	version, err := dataVersion(ctx, c.conn)
+	if busy(err) {
+		version, err = -1, nil // then under the lock
+	}
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	c.version = version
+	return c.read(ctx, func(q querier, found shape) error {
+		c.found = found
+		if q == nil {
+			return restart.ErrChanged // the file is gone
+		}
+		now, err := dataVersion(ctx, q)
+		c.compared = err == nil && version >= 0 && c.swept.is(c.sweep, now)
+		c.swept = swept{}
+		return err
+	})
+}
 
+// transact takes as much as one transaction may.
+func (c *clearance) transact(ctx context.Context) error {
+	err := patiently(ctx, func() error {
+		_, err := c.conn.ExecContext(ctx, `BEGIN IMMEDIATE`)
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	began := time.Now()
-	held, cancel := context.WithTimeoutCause(ctx, d.budget,
-		fmt.Errorf("not done after %v of holding its lock; undone", d.budget))
+	held, cancel := context.WithTimeoutCause(ctx, c.budget,
+		fmt.Errorf("not done after %v of holding its lock; undone", c.budget))
 	defer cancel()
-	err = d.take(held, conn, found, s)
+	err = c.take(held)
 	if err == nil {
 		err = held.Err() // last exit: a commit that was interrupted might still have happened
 	}
@@ -74,11 +149,11 @@ func (d *Database) clear(ctx context.Context, found shape, s restart.Sweep) (err
 	if err != nil {
 		end = `ROLLBACK`
 	}
-	_, ended := conn.ExecContext(context.WithoutCancel(ctx), end)
-	d.lastHeld.Store(int64(time.Since(began)))
+	_, ended := c.conn.ExecContext(context.WithoutCancel(ctx), end)
+	c.lastHeld.Store(max(c.lastHeld.Load(), int64(time.Since(began))))
 	switch {
 	case err == nil && ended != nil:
-		_, _ = conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
+		_, _ = c.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
 		return ended
 	case held.Err() != nil && err != nil:
 		return context.Cause(held)
@@ -86,46 +161,90 @@ func (d *Database) clear(ctx context.Context, found shape, s restart.Sweep) (err
 	return err
 }
 
-// begin waits for the write lock, in short tries until ctx ends.
-func begin(ctx context.Context, pool *sql.DB) (*sql.Conn, error) {
+// take makes sure that what is left of the sweep is exactly what stands there,
+// and then takes as much as may be, claims and jobs in one statement each.
+func (c *clearance) take(ctx context.Context) error {
+	version, err := dataVersion(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.compared && version == c.version:
+	case c.claims+c.jobs < len(c.sweep.Claims)+len(c.sweep.Jobs):
+		return restart.ErrChanged // somebody has written between two transactions
+	default:
+		if err := c.unchanged(ctx, c.conn, c.found, c.sweep); err != nil {
+			return err
+		}
+		c.version, c.compared = version, true
+	}
+	claims := min(c.claims, clearedAtOnce)
+	if claims > 0 {
+		if err := c.takeClaims(ctx, claims); err != nil {
+			return err
+		}
+		c.claims -= claims
+	}
+	jobs := min(c.jobs, clearedAtOnce-claims)
+	if jobs == 0 {
+		return nil
+	}
+	c.jobs -= jobs
+	return exactly(ctx, c.conn, jobs,
+		`DELETE FROM kv WHERE key IN (SELECT key FROM kv WHERE key >= ? AND key < ? LIMIT ?)`, jobPrefix, jobEnd, jobs)
+}
+
+func (c *clearance) takeClaims(ctx context.Context, n int) error {
+	set := c.found.claim + " = NULL"
+	for _, column := range c.found.owner {
+		set += fmt.Sprintf(`, "%s" = NULL`, column)
+	}
+	which := c.found.claim + " IS NOT NULL"
+	if n < c.claims {
+		which = fmt.Sprintf("id IN (SELECT id FROM %s WHERE %s LIMIT %d)", c.found.sessions, which, n)
+	}
+	// OR ROLLBACK saves the copies of pages that undoing only this statement would need.
+	return exactly(ctx, c.conn, n, fmt.Sprintf(`UPDATE OR ROLLBACK %s SET %s WHERE %s`, c.found.sessions, set, which))
+}
+
+// patiently tries again, each time for as long as busy_timeout, while another
+// process has the lock, until ctx ends.
+func patiently(ctx context.Context, try func() error) error {
 	for {
-		conn, err := pool.Conn(ctx) // this too reads the file
+		err := try()
 		if err == nil {
-			if _, err = conn.ExecContext(ctx, `BEGIN IMMEDIATE`); err == nil {
-				return conn, nil
-			}
-			_ = conn.Close()
+			return nil
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("it is locked by another process: %w", context.Cause(ctx))
+			return fmt.Errorf("it is locked by another process: %w", context.Cause(ctx))
 		}
 		if !busy(err) {
-			return nil, err
+			return err
 		}
 	}
 }
 
-// take makes sure that s is exactly what stands there, and then takes all of it,
-// claims and jobs in one statement each.
-func (d *Database) take(ctx context.Context, conn *sql.Conn, found shape, s restart.Sweep) error {
-	if err := d.unchanged(ctx, conn, found, s); err != nil {
-		return err
-	}
-	if len(s.Claims) > 0 {
-		set := found.claim + " = NULL"
-		for _, column := range found.owner {
-			set += fmt.Sprintf(`, "%s" = NULL`, column)
-		}
-		// OR ROLLBACK saves the copies of pages that undoing only this statement would need.
-		if err := exactly(ctx, conn, len(s.Claims), fmt.Sprintf(
-			`UPDATE OR ROLLBACK %s SET %s WHERE %s IS NOT NULL`, found.sessions, set, found.claim)); err != nil {
-			return err
-		}
-	}
-	if len(s.Jobs) > 0 {
-		return exactly(ctx, conn, len(s.Jobs), `DELETE FROM kv WHERE key >= ? AND key < ?`, jobPrefix, jobEnd)
-	}
-	return nil
+// swept is the last sweep, and the version of the database that it was read from.
+type swept struct {
+	sweep   restart.Sweep
+	version int64
+}
+
+// is tells whether s is the very content of the last sweep, and version is its version.
+func (was swept) is(s restart.Sweep, version int64) bool {
+	return version == was.version &&
+		slices.EqualFunc(s.Claims, was.sweep.Claims, func(a, b restart.Claim) bool {
+			return a.Session == b.Session && a.ClaimedAt == b.ClaimedAt && a.Attempts == b.Attempts
+		}) &&
+		slices.EqualFunc(s.Jobs, was.sweep.Jobs, func(a, b restart.Job) bool {
+			return a.Key == b.Key && bytes.Equal(a.Raw, b.Raw)
+		})
+}
+
+// dataVersion changes when another connection than q's has committed.
+func dataVersion(ctx context.Context, q querier) (version int64, err error) {
+	err = q.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&version)
+	return version, err
 }
 
 // unchanged is restart.ErrChanged unless the claims and jobs of s are exactly those

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,90 @@ func TestClearRefusesWhatChanged(t *testing.T) {
 				t.Errorf("before %s, after %s", before, after)
 			}
 		})
+	}
+}
+
+// What the caller gives counts, not what was read.
+func TestClearRefusesAnotherSetThanStands(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*restart.Sweep){
+		"another time":     func(s *restart.Sweep) { s.Claims[0].ClaimedAt++ },
+		"other attempts":   func(s *restart.Sweep) { s.Claims[0].Attempts++ },
+		"a claim less":     func(s *restart.Sweep) { s.Claims = s.Claims[1:] },
+		"another job":      func(s *restart.Sweep) { s.Jobs[0].Key += "x" },
+		"another content":  func(s *restart.Sweep) { s.Jobs[0].Raw = s.Jobs[1].Raw },
+		"the same, a copy": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, d, sweep := parked(t)
+			sweep = restart.Sweep{Claims: slices.Clone(sweep.Claims), Jobs: slices.Clone(sweep.Jobs)}
+			want, left := error(nil), "0 claims, 0 jobs"
+			if change != nil {
+				change(&sweep)
+				want, left = restart.ErrChanged, "2 claims, 2 jobs"
+			}
+			if err := d.Clear(t.Context(), sweep); !errors.Is(err, want) {
+				t.Error("got", err)
+			}
+			if got := s.standing(); got != left {
+				t.Error(got)
+			}
+		})
+	}
+}
+
+func TestClearDespiteOtherWrites(t *testing.T) {
+	t.Parallel()
+	s, d, sweep := parked(t)
+	s.exec(`UPDATE session_v2 SET title = 'another'`)
+	if err := d.Clear(t.Context(), sweep); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.standing(); got != "0 claims, 0 jobs" {
+		t.Error(got)
+	}
+}
+
+// A large set is cleared in several transactions; a write between two of them is noticed.
+func TestClearInPartsRefusesWhatChangedBetween(t *testing.T) {
+	t.Parallel()
+	s, d := fill(t, clearedAtOnce+500)
+	s.claim(1)
+	sweep, err := d.Sweep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.budget = time.Minute
+	c, err := d.beginClearance(t.Context(), sweep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.compared {
+		t.Error("all is compared once more, under the lock")
+	}
+	if err := c.transact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.standing(); got != "500 claims, 500 jobs" {
+		t.Fatal(got)
+	}
+	s.exec(`UPDATE session_v2 SET time_suspended = 7 WHERE time_suspended IS NULL AND rowid % 100 = 0`)
+	if err := c.transact(t.Context()); !errors.Is(err, restart.ErrChanged) {
+		t.Error("got", err)
+	}
+	if err := c.close(); err != nil {
+		t.Error(err)
+	}
+	sweep, err = d.Sweep(t.Context())
+	if err != nil || len(sweep.Claims) <= 500 {
+		t.Fatal(len(sweep.Claims), err)
+	}
+	if err := d.Clear(t.Context(), sweep); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.standing(); got != "0 claims, 0 jobs" {
+		t.Error(got)
 	}
 }
 
@@ -242,7 +327,7 @@ func (s *server) claim(every int) {
 }
 
 // The budget is lifted, because the race detector makes SQLite fifteen times
-// slower; the benchmark shows what the lock is held for.
+// slower; the benchmark shows for how long the lock is held at a time.
 func TestTenThousandClaims(t *testing.T) {
 	t.Parallel()
 	const n = 10_000

@@ -33,7 +33,8 @@ func (d *Database) Sweep(ctx context.Context) (restart.Sweep, error) {
 		if err != nil {
 			return err
 		}
-		return eachJob(ctx, q, s, object(s.jobs), func(key, value, raw string) error {
+		slices.SortFunc(sweep.Claims, func(a, b restart.Claim) int { return strings.Compare(a.Session, b.Session) })
+		err = eachJob(ctx, q, s, object(s.jobs), func(key, value, raw string) error {
 			job, err := parseJob(key, value)
 			if err == nil && !utf8.ValidString(raw) {
 				err = errors.New("not UTF-8")
@@ -45,6 +46,12 @@ func (d *Database) Sweep(ctx context.Context) (restart.Sweep, error) {
 			sweep.Jobs = append(sweep.Jobs, job)
 			return nil
 		})
+		if err != nil || len(sweep.Claims)+len(sweep.Jobs) == 0 {
+			return err
+		}
+		version, err := dataVersion(ctx, q)
+		d.swept = swept{restart.Sweep{Claims: slices.Clone(sweep.Claims), Jobs: slices.Clone(sweep.Jobs)}, version}
+		return err
 	})
 	if err != nil {
 		return restart.Sweep{}, err
@@ -52,7 +59,7 @@ func (d *Database) Sweep(ctx context.Context) (restart.Sweep, error) {
 	return sweep, nil
 }
 
-// eachClaim calls f with each claim, in the order of session ids, and with raw,
+// eachClaim calls f with each claim, in no certain order, and with raw,
 // which is SQL, of its row.
 func (d *Database) eachClaim(ctx context.Context, q querier, s shape, raw string, f func(c restart.Claim, raw string) error) error {
 	if s.claim == "" {
@@ -63,7 +70,7 @@ func (d *Database) eachClaim(ctx context.Context, q querier, s shape, raw string
 		attempts = "resume_attempts"
 	}
 	rows, err := q.QueryContext(ctx, fmt.Sprintf(
-		`SELECT id, %[1]s, %[2]s, %[3]s FROM %[4]s WHERE %[1]s IS NOT NULL ORDER BY id`, s.claim, attempts, raw, s.sessions))
+		`SELECT id, %[1]s, %[2]s, %[3]s FROM %[4]s WHERE %[1]s IS NOT NULL`, s.claim, attempts, raw, s.sessions))
 	if err != nil {
 		return err
 	}
