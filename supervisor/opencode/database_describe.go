@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -26,12 +27,14 @@ const (
 // line, and otherwise untrusted.
 func (d *Database) Describe(ctx context.Context, sessions []string) (map[string]restart.Description, error) {
 	descriptions := make(map[string]restart.Description, len(sessions))
-	err := d.read(ctx, func(q querier, s shape) error {
+	err := d.read(ctx, func(_ querier, s shape) error {
 		if s.kind == KindAbsent {
 			return nil
 		}
+		p := newPrepared(d.conn)
+		defer func() { _ = p.close() }() // they have only read
 		for _, id := range sessions {
-			desc, err := describe(ctx, q, s, id)
+			desc, err := describe(ctx, p, s, id)
 			if errors.Is(err, sql.ErrNoRows) {
 				continue
 			}
@@ -104,42 +107,49 @@ func lastPrompt(ctx context.Context, q querier, s shape, id string) (*restart.Pr
 }
 
 // lastTool looks in one message after the other, the newest first, so that
-// mostly only one is parsed.
+// mostly only one is parsed: SQLite looks for the next row's when it is asked for it.
 func lastTool(ctx context.Context, q querier, s shape, id string) (*restart.Tool, error) {
-	messages := `SELECT id FROM session_message WHERE session_id = ? AND type = 'assistant' ORDER BY seq DESC LIMIT %d`
-	call := `SELECT coalesce(c.value ->> '$.name', ''), %s, coalesce(c.value ->> '$.state.status', '')
-		FROM session_message m, json_each(` + parsed("m.data") + `, '$.content') c
-		WHERE m.id = ? AND c.value ->> '$.type' = 'tool' ORDER BY c.key DESC LIMIT 1`
-	value := "c.value"
+	query := `SELECT (SELECT %s FROM json_each(` + parsed("m.data") + `, '$.content') c
+			WHERE c.value ->> '$.type' = 'tool' ORDER BY c.key DESC LIMIT 1)
+		FROM session_message m WHERE m.session_id = ? AND m.type = 'assistant' ORDER BY m.seq DESC LIMIT %d`
+	call, name := "c.value", "$.name"
 	if s.kind == KindV1 {
-		messages = `SELECT id FROM message WHERE session_id = ? ORDER BY time_created DESC, id DESC LIMIT %d`
-		call = `SELECT coalesce(p.data ->> '$.tool', ''), %s, coalesce(p.data ->> '$.state.status', '')
-			FROM part p WHERE p.message_id = ? AND ` + parsed("p.data") + ` ->> '$.type' = 'tool' ORDER BY p.id DESC LIMIT 1`
-		value = "p.data"
+		query = `SELECT (SELECT %s FROM part p
+				WHERE p.message_id = m.id AND ` + parsed("p.data") + ` ->> '$.type' = 'tool' ORDER BY p.id DESC LIMIT 1)
+			FROM message m WHERE m.session_id = ? ORDER BY m.time_created DESC, m.id DESC LIMIT %d`
+		call, name = "p.data", "$.tool"
 	}
 	// A shell's command is its input, whatever else was given; of other tools it is all of it.
-	call = fmt.Sprintf(call, fmt.Sprintf(`coalesce(substr(iif(json_type(%[1]s, '$.state.input.command') = 'text',
-		%[1]s ->> '$.state.input.command', %[1]s ->> '$.state.input'), 1, %[2]d), '')`, value, maxText))
-	ids, err := texts(ctx, q, fmt.Sprintf(messages, maxSteps), id)
+	tool := fmt.Sprintf(`json_array(coalesce(%[1]s ->> '%[2]s', ''), coalesce(substr(iif(json_type(%[1]s, '$.state.input.command') = 'text',
+		%[1]s ->> '$.state.input.command', %[1]s ->> '$.state.input'), 1, %[3]d), ''), coalesce(%[1]s ->> '$.state.status', ''))`,
+		call, name, maxText)
+	rows, err := q.QueryContext(ctx, fmt.Sprintf(query, tool, maxSteps), id)
 	if err != nil {
 		return nil, err
 	}
-	for _, message := range ids {
-		var tool restart.Tool
-		err := q.QueryRowContext(ctx, call, message).Scan(&tool.Name, &tool.Input, &tool.Status)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
-		if err != nil {
+	defer rows.Close()
+	for rows.Next() {
+		var found sql.NullString
+		if err := rows.Scan(&found); err != nil {
 			return nil, err
 		}
-		tool.Input = oneLine(tool.Input)
-		if tool.Status != "completed" && tool.Status != "error" {
-			tool.Status = "running" // pending and streaming too: it may have had effects
+		if found.Valid {
+			return parseTool(found.String)
 		}
-		return &tool, nil
 	}
-	return nil, nil
+	return nil, rows.Err()
+}
+
+func parseTool(text string) (*restart.Tool, error) {
+	var v [3]any // a name or status that is no text is shown as it is
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return nil, err
+	}
+	tool := restart.Tool{Name: fmt.Sprint(v[0]), Input: oneLine(fmt.Sprint(v[1])), Status: fmt.Sprint(v[2])}
+	if tool.Status != "completed" && tool.Status != "error" {
+		tool.Status = "running" // pending and streaming too: it may have had effects
+	}
+	return &tool, nil
 }
 
 // continuation is what a prompt that continues a v1 session must name: agent

@@ -157,3 +157,38 @@ func TestDescribeOfHugeSessionsIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// 1,000 sessions with a history of 40 messages each, as they are described after a park.
+func BenchmarkDescribe1000(b *testing.B) {
+	const n = 1000
+	s, d := fill(b, n)
+	s.exec(`INSERT INTO session_message (id, session_id, type, seq, time_created, time_updated, data)
+		WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n WHERE x < 40)
+		SELECT id || '/' || x, id, iif(x % 10 = 1, 'user', 'assistant'), x, x, x, iif(x % 10 = 1, '{"text":"please do"}',
+			'{"content":[{"type":"text","text":"ok"},{"type":"tool","id":"c","name":"shell","state":{"status":"running","input":{"command":"make"}}}]}')
+		FROM session_v2, n`)
+	s.exec(`INSERT INTO event_sequence SELECT id, 0, NULL FROM session_v2`)
+	s.exec(`INSERT INTO event SELECT id, id, 0, 1, 'session.execution.started.1', '{}' FROM session_v2`)
+	var ids []string
+	err := d.read(b.Context(), func(q querier, _ shape) (err error) {
+		ids, err = texts(b.Context(), q, `SELECT id FROM session_v2`)
+		return err
+	})
+	if err != nil || len(ids) != n {
+		b.Fatal(len(ids), err)
+	}
+	b.Run("Describe", func(b *testing.B) {
+		for b.Loop() {
+			if all, err := d.Describe(b.Context(), ids); err != nil || len(all) != n || all[ids[7]].LastTool == nil {
+				b.Fatal(len(all), err)
+			}
+		}
+	})
+	b.Run("Fates", func(b *testing.B) {
+		for b.Loop() {
+			if all, err := d.Fates(b.Context(), ids); err != nil || len(all) != n {
+				b.Fatal(len(all), err)
+			}
+		}
+	})
+}

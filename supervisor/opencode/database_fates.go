@@ -44,10 +44,10 @@ func fatesOf(ctx context.Context, q querier, s shape, sessions []string, into ma
 	for _, id := range sessions {
 		into[id] = restart.Fate{Outcome: restart.OutcomeGone}
 	}
-	switch s.kind {
-	case KindAbsent:
+	switch {
+	case s.kind == KindAbsent, len(sessions) == 0:
 		return nil
-	case KindV1:
+	case s.kind == KindV1:
 		return fatesV1(ctx, q, sessions, into)
 	default:
 		return fatesV2(ctx, q, s, sessions, into)
