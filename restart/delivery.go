@@ -39,7 +39,7 @@ func (r *Resumer) check(ctx context.Context, up *serverUp, s Suspension) (Result
 		return Result{}, err
 	}
 	fate := fates[s.ID]
-	why := fate.against(row[0])
+	why := fate.against(row[0].Mark)
 	switch {
 	case why == "":
 		return Result{}, nil

@@ -243,6 +243,62 @@ func TestReconcile(t *testing.T) {
 	}
 }
 
+// Whoever asks while no server of ours runs isn't shown what went on elsewhere.
+func TestReconcileWhileTheServerIsStopped(t *testing.T) {
+	t.Parallel()
+	b := setup(t, claim("ses_1", 2000), claim("ses_2", 2000))
+	b.park()
+	b.wants("ses_1 pending", "ses_2 pending")
+	b.db.fate("ses_1", OutcomeEnded, "m2")
+	b.must(b.Reconcile(t.Context(), b.db))
+	b.wants("ses_2 pending")
+	b.journaled("ses_1", whatSuspended, whatSettled)
+
+	b.db.fate("ses_2", OutcomeGone, "")
+	b.must(b.Reconcile(t.Context(), located{b.db, "/data/other.db"}))
+	b.wants("ses_2 pending")
+	b.must(b.Reconcile(t.Context(), located{b.db, serverDB}))
+	b.wants()
+}
+
+// located is a database that says which one it is.
+type located struct {
+	*fakeDatabase
+	path string
+}
+
+func (l located) Path() string { return l.path }
+
+// What was known of a session is shown also when its suspension has ended, and when it can't be looked at any more.
+func TestTheLastDescriptionStays(t *testing.T) {
+	t.Parallel()
+	b := setup(t, claim("ses_1", 2000))
+	b.park()
+	b.begin("inc2", 6000)
+	ticket, err := b.Consume(t.Context(), "ses_1", 5000)
+	b.must(err)
+	b.must(b.Delivering(t.Context(), ticket))
+	b.must(b.Delivered(t.Context(), ticket, "accepted"))
+	look := func(when string, claimed, suspended int64, waits bool) {
+		t.Helper()
+		s, pending, _, err := b.Show(t.Context(), "ses_1")
+		b.must(err)
+		if pending != waits || s.Title != "Title of ses_1" || s.Directory != "/" || s.ClaimedAt != claimed || s.SuspendedAt != suspended {
+			t.Errorf("%s: pending %v, %+v", when, pending, s)
+		}
+	}
+	look("resumed", 2000, 5000, false)
+	b.apply(EventStarted, "ses_1", 7000)
+	look("at work", 2000, 5000, false)
+	b.db.fail["Describe"] = errors.New("it is locked")
+	_, err = b.Park(t.Context(), b.db, ParkOptions{Cause: CauseCrash, At: 8000, Database: serverDB})
+	b.must(err)
+	look("suspended again", 7000, 8000, true)
+	_, err = b.Dismiss(t.Context(), "ses_1", 0)
+	b.must(err)
+	look("dismissed", 7000, 8000, false)
+}
+
 func TestAnotherDatabaseIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := suspended(t)

@@ -14,17 +14,30 @@ func (l *Ledger) mark(ctx context.Context, db Database, database string) error {
 }
 
 // Reconcile settles what waits for consent and whose session went on, is gone or
-// is archived, by the database of the running incarnation. At start, and after
-// events may have been missed.
+// is archived, by the server's database: at start, after events may have been
+// missed, and while no server of ours runs, for another may have gone on with it.
+// The suspensions are those of the database that db says it is, by a method Path; else
+// of the incarnation that runs or was the last to run.
 func (l *Ledger) Reconcile(ctx context.Context, db Database) error {
-	inc, err := l.current(ctx)
+	database, err := l.pathOf(ctx, db)
 	if err != nil {
 		return err
 	}
-	if inc == nil {
-		return errors.New("cannot reconcile: no incarnation runs")
+	return errors.Join(l.compare(ctx, db, database, ""), l.Describe(ctx, db))
+}
+
+func (l *Ledger) pathOf(ctx context.Context, db Database) (path string, err error) {
+	if located, ok := db.(interface{ Path() string }); ok {
+		return located.Path(), nil
 	}
-	return errors.Join(l.compare(ctx, db, inc.Database, ""), l.Describe(ctx, db))
+	err = l.read(ctx, func(t *tx) error {
+		list, err := t.incarnations("ORDER BY ended_at IS NULL DESC, ended_at DESC LIMIT 1")
+		for _, i := range list {
+			path = i.Database
+		}
+		return err
+	})
+	return path, err
 }
 
 // current gives the running incarnation, nil when none.
@@ -40,75 +53,98 @@ func (l *Ledger) current(ctx context.Context) (inc *Incarnation, err error) {
 const pendingOf = `WHERE time_suspended IS NOT NULL AND database IN (?, '')
 	AND incarnation NOT IN (SELECT id FROM incarnation WHERE ended_at IS NULL) `
 
+// waiting is what a suspension is compared by: reading whole rows of a thousand costs much more.
+type waiting struct {
+	id        string
+	suspended int64
+	mark      string
+}
+
+func (t *tx) waiting(where string, args ...any) ([]waiting, error) {
+	rows, err := t.QueryContext(t.ctx, "SELECT id, coalesce(time_suspended, 0), mark FROM session "+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []waiting
+	for rows.Next() {
+		var w waiting
+		if err := rows.Scan(&w.id, &w.suspended, &w.mark); err != nil {
+			return nil, err
+		}
+		list = append(list, w)
+	}
+	return list, rows.Err()
+}
+
+// asked gives the ids of what waits, for a question to the server's database.
+func (l *Ledger) asked(ctx context.Context, where string, args ...any) (ids []string, at map[string]int64, err error) {
+	at = map[string]int64{}
+	err = l.read(ctx, func(t *tx) error {
+		list, err := t.waiting(where, args...)
+		for _, w := range list {
+			ids, at[w.id] = append(ids, w.id), w.suspended
+		}
+		return err
+	})
+	return ids, at, err
+}
+
 // compare holds suspensions against the database; and narrows which.
 func (l *Ledger) compare(ctx context.Context, db Database, database, and string) error {
-	asked, err := l.list(ctx, pendingOf+and, database)
-	if err != nil || len(asked) == 0 {
+	names, at, err := l.asked(ctx, pendingOf+and, database)
+	if err != nil || len(names) == 0 {
 		return err
-	}
-	at := make(map[string]int64, len(asked))
-	names := make([]string, len(asked))
-	for i, s := range asked {
-		at[s.ID], names[i] = s.Suspended, s.ID
 	}
 	fates, err := db.Fates(ctx, names)
 	if err != nil {
 		return fmt.Errorf("cannot compare with the server's database: %w", err)
 	}
 	return l.change(ctx, func(t *tx) error {
-		list, err := sessions(t, pendingOf+and, database)
+		list, err := t.waiting(pendingOf+and, database)
 		if err != nil {
 			return err
 		}
-		var changed []*session
-		for _, s := range list {
-			fate, known := fates[s.ID]
-			if !known || at[s.ID] != s.Suspended {
+		marks := map[string]string{}
+		for _, w := range list {
+			fate, known := fates[w.id]
+			if !known || at[w.id] != w.suspended {
 				continue // it was decided while we asked
 			}
-			if why := fate.against(s); why != "" {
-				if err := t.settle(s, why); err != nil {
+			if why := fate.against(w.mark); why != "" {
+				if err := t.settleOne(w.id, why); err != nil {
 					return err
 				}
-			} else if s.Mark == "" && fate.Mark != "" {
-				s.Mark = fate.Mark
-			} else {
-				continue
+			} else if w.mark == "" && fate.Mark != "" {
+				marks[w.id] = fate.Mark
 			}
-			changed = append(changed, s)
 		}
-		return t.saveMarks(changed)
+		return t.setEach("mark = each.value", marks)
 	})
 }
 
+func (t *tx) settleOne(id, why string) error {
+	s, err := find(t, id)
+	if err != nil || s == nil {
+		return err
+	}
+	if err := t.settle(s, why); err != nil {
+		return err
+	}
+	return t.save(s)
+}
+
 // against says why the suspension is settled; "" when it stands.
-func (f Fate) against(s *session) string {
+func (f Fate) against(mark string) string {
 	switch {
 	case f.Outcome == OutcomeGone:
 		return "the session was deleted"
 	case f.Outcome == OutcomeArchived:
 		return "the session was archived"
-	case s.Mark != "" && f.Mark != "" && f.Mark != s.Mark:
+	case mark != "" && f.Mark != "" && f.Mark != mark:
 		return "it went on without us"
 	}
 	return ""
-}
-
-// saveMarks saves settled rows whole, and of the others the mark only.
-func (t *tx) saveMarks(list []*session) error {
-	var settled []*session
-	marks := make(map[string]string, len(list))
-	for _, s := range list {
-		if s.Suspended == 0 {
-			settled = append(settled, s)
-		} else {
-			marks[s.ID] = s.Mark
-		}
-	}
-	if err := t.save(settled...); err != nil {
-		return err
-	}
-	return t.setEach("mark = each.value", marks)
 }
 
 // setEach updates many rows by one statement; values go by session.
@@ -134,13 +170,9 @@ func (l *Ledger) list(ctx context.Context, where string, args ...any) (list []*s
 // Describe fetches descriptions of suspensions that have none of their own. db is the
 // database of the incarnation that runs or was parked last.
 func (l *Ledger) Describe(ctx context.Context, db Database) error {
-	list, err := l.list(ctx, "WHERE id IN ("+waitingIDs+") AND described <> coalesce(time_suspended, consumed)")
-	if err != nil || len(list) == 0 {
+	names, _, err := l.asked(ctx, "WHERE id IN ("+waitingIDs+") AND described <> coalesce(time_suspended, consumed)")
+	if err != nil || len(names) == 0 {
 		return err
-	}
-	names := make([]string, len(list))
-	for i, s := range list {
-		names[i] = s.ID
 	}
 	found, err := db.Describe(ctx, names)
 	if err != nil {
