@@ -173,12 +173,13 @@ func (s *surroundings) client() (*control.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.Dial(paths.Socket), nil
+	return control.Dial(paths.LiveSocket()), nil
 }
 
-// untilStopped gives a context that ends with SIGINT or SIGTERM, which are its cause.
+// untilStopped gives a context that ends with SIGINT, SIGTERM, or SIGHUP when the
+// terminal is closed; the signal is its cause.
 func untilStopped() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
 
 type runCommand struct{}
@@ -187,6 +188,11 @@ func (runCommand) Run(s *surroundings) error {
 	paths, err := platform.FindPaths(s.getenv)
 	if err != nil {
 		return err
+	}
+	if name := s.getenv("INTERMISSION_CONFIG"); name != "" {
+		if _, err := os.Stat(name); err != nil {
+			return fmt.Errorf("INTERMISSION_CONFIG names a file that can't be read: %w; create it, or unset the variable", err)
+		}
 	}
 	config, err := supervisor.LoadConfig(paths.ConfigFile)
 	if err != nil {
@@ -251,15 +257,18 @@ func (c *showCommand) Run(s *surroundings, client *control.Client) error {
 // chosen names one suspension.
 type chosen struct {
 	ID string `arg:"" help:"A session id, or an unambiguous beginning of one."`
-	At int64  `placeholder:"TIME" help:"The suspension that was seen, by its time in milliseconds."`
+	At *int64 `placeholder:"TIME" help:"The suspension that was seen, by its time in milliseconds."`
 }
 
 // look gives the session in full, and the suspension that is meant: what stands
 // now is what an act without --at is about.
 func (c *chosen) look(ctx context.Context, client *control.Client) (d control.Detail, at int64, err error) {
+	if c.At != nil && *c.At < 1 {
+		return d, 0, &control.Error{Code: control.CodeUsage, Message: fmt.Sprintf("--at %d is no time of a suspension; take it from: intermission show %s", *c.At, c.ID)}
+	}
 	d, err = client.Show(ctx, c.ID)
-	if c.At != 0 {
-		return d, c.At, err
+	if c.At != nil {
+		return d, *c.At, err
 	}
 	return d, d.SuspendedAt, err
 }
@@ -336,7 +345,7 @@ func (c *dismissCommand) Run(s *surroundings, client *control.Client) error {
 
 type logsCommand struct {
 	Follow bool `short:"f" help:"Print what comes, until interrupted."`
-	Lines  int  `short:"n" default:"100" placeholder:"N" help:"How many lines (100), -1 for all."`
+	Lines  int  `short:"n" default:"100" placeholder:"N" help:"How many lines (100); all with --lines=-1."`
 }
 
 func (c *logsCommand) Run(s *surroundings, client *control.Client) error {
@@ -390,7 +399,7 @@ type devserverCommand struct {
 }
 
 func (c *devserverCommand) Run(s *surroundings) error {
-	ctx, stop := untilStopped()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // not SIGHUP: the real one dies of it
 	defer stop()
 	return exitStatus(devserver.Main(ctx, c.Args, s.getenv, s.stdout, s.stderr))
 }

@@ -3,6 +3,7 @@ package platform
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 )
 
@@ -16,6 +17,24 @@ type Paths struct {
 	Socket       string // local API; on Windows the name of a pipe
 	InstanceLock string // held by the one supervisor
 	ServerRecord string // what is needed to adopt the running server
+}
+
+// socketRecord is where the supervisor says which socket it listens on.
+func (p Paths) socketRecord() string { return filepath.Join(p.State, "socket") }
+
+// RecordSocket says in the state directory which socket is listened on, for those
+// whose environment has another runtime directory (cron, su, ssh).
+func (p Paths) RecordSocket() error { return WriteFileAtomic(p.socketRecord(), []byte(p.Socket)) }
+
+// LiveSocket is the socket to dial: ours, or where none is there the recorded one.
+func (p Paths) LiveSocket() string {
+	if _, err := os.Stat(p.Socket); err == nil {
+		return p.Socket
+	}
+	if b, err := os.ReadFile(p.socketRecord()); err == nil && len(b) > 0 {
+		return string(b)
+	}
+	return p.Socket
 }
 
 // The variables that move our directories. Each must be absolute.

@@ -168,11 +168,14 @@ func (s *supervisor) resolve(ctx context.Context, l *restart.Ledger, prefix stri
 // contractError gives an error of the ledger its code.
 func contractError(id string, err error) error {
 	var ambiguous *restart.AmbiguousError
+	var refused *restart.RefusedError
 	switch {
+	case errors.As(err, &refused):
+		return &control.Error{Code: control.CodeRefused, Message: refused.Reason}
 	case errors.As(err, &ambiguous):
 		return &control.Error{Code: control.CodeAmbiguous, Message: err.Error()}
 	case errors.Is(err, restart.ErrNotPending):
-		return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("no session %s is pending; see what is with: intermission pending", restart.PlainText(id, 80))}
+		return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("no such suspension of %s is pending; see what is with: intermission pending", restart.PlainText(id, 80))}
 	}
 	return err
 }

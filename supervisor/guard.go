@@ -9,6 +9,7 @@ import (
 
 	"intermission/platform"
 	"intermission/restart"
+	"intermission/supervisor/opencode"
 )
 
 // guard parks at the end of an incarnation.
@@ -35,7 +36,7 @@ func (s *supervisor) guardOf(r record, gone <-chan struct{}) *guard {
 		}
 		select {
 		case <-gone:
-			g.err = s.park(*g.record.Load(), g.cause(), nil)
+			g.err = s.park(*g.record.Load(), s.causeOf(g, r), nil)
 		case <-s.life.Done():
 			g.err = s.life.Err()
 		}
@@ -58,10 +59,10 @@ func (s *supervisor) parkAtLock(g *guard) error {
 		r := *g.record.Load()
 		if lock == nil {
 			s.Log.Warn("another server took the lock first; parking before it sweeps")
-			return s.park(r, g.cause(), nil)
+			return s.park(r, s.causeOf(g, r), nil)
 		}
 		if s.gone(r, exitPatience) {
-			return s.parkUnder(lock, r, g.cause())
+			return s.parkUnder(lock, r, s.causeOf(g, r))
 		}
 		// The lock is no proof: its file was replaced under the server. Its end is.
 		s.release(lock)()
@@ -143,12 +144,18 @@ func (s *supervisor) gone(r record, within time.Duration) bool {
 	return false
 }
 
-// cause is what the suspensions of an incarnation that ends now are put down to.
-func (g *guard) cause() restart.Cause {
-	if g.stopping.Load() {
+// causeOf is what the suspensions of an incarnation that has ended are put down to.
+func (s *supervisor) causeOf(g *guard, r record) restart.Cause {
+	if g.stopping.Load() || s.endedWell(r) {
 		return restart.CauseShutdown
 	}
 	return restart.CauseCrash
+}
+
+// endedWell says that a v2 server ended gracefully, whoever asked it to: then it
+// has removed its registration; a kill leaves it.
+func (s *supervisor) endedWell(r record) bool {
+	return r.Ready && r.Generation == opencode.V2 && !s.install.Registered(r.ID)
 }
 
 // parkTimeout bounds a park, with all its attempts on a locked database.

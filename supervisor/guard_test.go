@@ -1,13 +1,17 @@
 package supervisor
 
 import (
+	"bytes"
 	"database/sql"
+	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"intermission/platform"
+	"intermission/supervisor/opencode"
 )
 
 // TestAFailedParkKeepsEverybodyOut: what can't be parked must not be resumed by a
@@ -82,4 +86,64 @@ func TestAStarterThatWinsTheLockFindsNothing(t *testing.T) {
 	if err := db.QueryRow("SELECT count(*) FROM session_v2 WHERE time_suspended IS NOT NULL").Scan(&left); err != nil || left != 0 {
 		t.Errorf("%d claims are left for the winner, %v", left, err)
 	}
+}
+
+// TestWhatItWaitedForIsKnownAfterACrash: permissions and questions are in the server's memory only.
+func TestWhatItWaitedForIsKnownAfterACrash(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	st := b.phase(Running)
+	b.prompt("may I [[permission]]")
+	b.until("the ledger knows what it waits for", func() bool {
+		db, err := sql.Open("sqlite", "file:"+b.o.Paths.Ledger+"?mode=ro")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		var n int
+		return db.QueryRow("SELECT count(*) FROM session WHERE waiting = 'permission'").Scan(&n) == nil && n == 1
+	}, func() any { return nil })
+	signal(t, st.Server.PID, platform.Kill)
+	b.until("it is shown", func() bool {
+		p, err := b.client.Pending(t.Context())
+		return err == nil && len(p.Pending) == 1 && p.Pending[0].WaitingFor == "permission"
+	}, func() any { return nil })
+}
+
+// prompt puts a new session to work, as a user's client does.
+func (b *bed) prompt(text string) (session string) {
+	b.t.Helper()
+	r, ok := loadRecord(b.o.Paths.ServerRecord)
+	if !ok {
+		b.t.Fatal("no record")
+	}
+	post := func(path string, body, answer any) {
+		b.t.Helper()
+		doc, err := json.Marshal(body)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, r.URL+path, bytes.NewReader(doc))
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		req.SetBasicAuth(opencode.Username, r.Password)
+		req.Header.Set("Content-Type", "application/json")
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			b.t.Fatalf("%s: %s", path, resp.Status)
+		}
+		if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	var made struct{ Data struct{ ID string } }
+	post("/api/session", map[string]any{"location": map[string]string{"directory": b.dir}}, &made)
+	post("/api/session/"+made.Data.ID+"/prompt", map[string]string{"text": text}, &struct{}{})
+	return made.Data.ID
 }

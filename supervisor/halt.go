@@ -189,8 +189,8 @@ func without(ids []platform.Identity, one platform.Identity) []platform.Identity
 // signalled. What it left is parked.
 func (s *supervisor) haltUnattended() Input {
 	r, ok := loadRecord(s.Paths.ServerRecord)
-	if !ok || s.install == nil {
-		return Input{Kind: InStopped}
+	if !ok || s.dataLock == nil || s.database == nil {
+		return Input{Kind: InStopped} // nothing of ours can be up
 	}
 	s.sweepProcesses(r)
 	if r.Identity.Alive() {

@@ -121,9 +121,30 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 		resumer.Observe(e)
 		s.observe(e)
 	}
+	handleAll := func(e restart.Event) {
+		if e.Kind == restart.EventAsked {
+			s.workers.Go(func() { s.noteWaiting(ctx, c, e) })
+			return
+		}
+		handle(e)
+	}
 	resync := func(ctx context.Context) error { return s.resync(ctx, c) }
-	if err := c.client.Events(ctx, handle, resync); err != nil && ctx.Err() == nil {
+	if err := c.client.Events(ctx, handleAll, resync); err != nil && ctx.Err() == nil {
 		s.Log.Error("the server's events are lost", "error", err)
+	}
+}
+
+// noteWaiting notes what a session waits for: after a crash nobody could tell.
+func (s *supervisor) noteWaiting(ctx context.Context, c *incarnation, e restart.Event) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	ledger, _ := s.book()
+	what, err := c.client.Waiting(ctx, e.Session, e.Directory)
+	if err == nil {
+		err = ledger.SetWaiting(ctx, map[string]string{e.Session: what})
+	}
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("what a session waits for is not known", "session", e.Session, "error", err)
 	}
 }
 
@@ -202,8 +223,7 @@ func (s *supervisor) classify(c *incarnation, tail []string) Input {
 	}
 	graceful := c.exit.Code == 0 && c.exit.Signal == ""
 	if c.Generation == opencode.V2 {
-		// A graceful end, whatever the status, removes the registration; a kill leaves it.
-		graceful = !s.install.Registered(c.ID)
+		graceful = s.endedWell(c.record)
 	}
 	switch {
 	case graceful && c.exit.Code == 0 && !s.install.Fresh():

@@ -117,6 +117,9 @@ func (s *supervisor) takeOver(ctx context.Context, r record) (record, error) {
 		if err == nil || errors.Is(err, opencode.ErrNone) {
 			return found, err
 		}
+		if incumbent := new(opencode.IncumbentError); errors.As(err, &incumbent) && incumbent.Kind == opencode.Unauthorized {
+			return record{}, err // waiting doesn't change a password
+		}
 		select {
 		case <-ctx.Done():
 			return record{}, err

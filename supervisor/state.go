@@ -305,7 +305,9 @@ func died(p Policy, s State, in Input) (State, []Effect) {
 	s.Restarts++
 	d := p.Delay(len(s.Deaths))
 	if d == 0 {
-		return launch(s, s.Wish == WishRunning)
+		next, fx := launch(s, s.Wish == WishRunning)
+		next.Reason = in.Reason // until it is up again
+		return next, fx
 	}
 	s.Phase = Backoff
 	return arm(s, in.At, d)

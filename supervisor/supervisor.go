@@ -97,6 +97,16 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("cannot take the instance lock: %w", err)
 	}
 	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
+	// The same state with another runtime directory (a session with XDG_RUNTIME_DIR,
+	// a job without) must not be supervised twice either.
+	state, err := platform.TryLockDir(o.Paths.State)
+	if errors.Is(err, platform.ErrLocked) {
+		return &AlreadyRunningError{Lock: o.Paths.State}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot lock the state directory: %w", err)
+	}
+	defer state.Unlock() //nolint:errcheck // it ends with the process at the latest
 
 	// What outlives a halt (streams, followers) ends with Run, not with ctx.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -107,6 +117,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 	listener, err := platform.Listen(o.Paths.Socket)
 	if err != nil {
+		return err
+	}
+	if err := o.Paths.RecordSocket(); err != nil {
 		return err
 	}
 	s := &supervisor{
@@ -236,12 +249,16 @@ func (s *supervisor) step(in Input) {
 	}
 	s.mu.Unlock()
 	if before.Phase != next.Phase || before.Reason != next.Reason {
-		s.Log.Info("server", "from", before.Phase, "input", in.Kind, "to", next.Phase, "reason", next.Reason)
+		level := slog.LevelInfo
+		if next.Phase == Failed || next.Phase == Blocked {
+			level = slog.LevelError
+		}
+		s.Log.Log(context.Background(), level, "the server is "+string(next.Phase), "was", before.Phase, "input", in.Kind, "reason", next.Reason)
 	}
 	for _, e := range effects {
 		s.perform(next, e)
 	}
-	if before.Phase != next.Phase && (next.Phase == Stopped || next.Phase == Failed || next.Phase == Backoff) {
+	if before.Phase != next.Phase && in.Kind != InRefused && (next.Phase == Stopped || next.Phase == Failed || next.Phase == Backoff) {
 		s.workers.Go(s.lookForSuccessor) // it may have come while the act was under way
 	}
 	s.notify()

@@ -273,6 +273,17 @@ func TestOnlyOneSupervises(t *testing.T) {
 	if st := other.phase(Failed); !strings.Contains(st.Server.Reason, "another intermission") {
 		t.Errorf("%+v", st.Server)
 	}
+	other.stop()
+	// The same state, another runtime directory.
+	third := b.o
+	third.Paths.Runtime = other.o.Paths.Runtime
+	third.Paths.InstanceLock, third.Paths.Socket = other.o.Paths.InstanceLock, other.o.Paths.Socket
+	if err := Run(t.Context(), third); !errors.As(err, &already) {
+		t.Errorf("a second one on the same state: %v", err)
+	}
+	if st, err := b.client.Status(t.Context()); err != nil || st.Server.State != "running" {
+		t.Errorf("the first one: %+v, %v", st.Server, err)
+	}
 }
 
 func TestProgramNotFound(t *testing.T) {

@@ -122,6 +122,9 @@ func exitWords(e Exit) string {
 	if e.Signal != "" {
 		return "killed by " + clean(e.Signal, maxLine)
 	}
+	if e.Code < 0 {
+		return "its exit status is not known"
+	}
 	return fmt.Sprintf("exit code %d", e.Code)
 }
 
@@ -131,6 +134,14 @@ func (t Text) Pending(p Pending) string {
 		return "Nothing waits for consent.\n"
 	}
 	var b strings.Builder
+	if len(p.Pending) > manyPending {
+		fmt.Fprintf(&b, "%d sessions wait for consent.\n\n", len(p.Pending))
+		for _, s := range p.Pending {
+			b.WriteString(t.line(s))
+		}
+		b.WriteString("\nlook at one: intermission show ID    resume it: intermission resume ID    say no: intermission dismiss ID\n")
+		return b.String()
+	}
 	for i, s := range p.Pending {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -139,6 +150,27 @@ func (t Text) Pending(p Pending) string {
 	}
 	b.WriteString("\nresume one: intermission resume ID    say no: intermission dismiss ID\n")
 	return b.String()
+}
+
+// manyPending is how many sessions are listed in full; more get a line each.
+const manyPending = 10
+
+// line renders a session among many.
+func (t Text) line(s Suspension) string {
+	title := clean(s.Title, 40)
+	if title == "" {
+		title = "(none)"
+	}
+	line := fmt.Sprintf("%s  %-14s  %s  %s", t.paint(strong, clean(s.ID, maxLine)), t.ageMS(s.SuspendedAt), title, t.paint(faint, clean(s.Directory, 60)))
+	switch {
+	case s.State != restart.StatePending && s.State != "":
+		line += "  " + t.paint(warn, clean(stateWords(s.State), maxLine))
+	case s.WaitingFor != "":
+		line += "  " + t.paint(warn, "waits for a "+clean(s.WaitingFor, maxLine))
+	case s.LastTool != nil && s.LastTool.Status == "running":
+		line += "  " + t.paint(bad, clean(s.LastTool.Name, 20)+": outcome unknown")
+	}
+	return line + "\n"
 }
 
 // Suspension renders what a person sees before consenting.
@@ -180,7 +212,7 @@ func (t Text) Suspension(s Suspension) string {
 		row("resumed", "%s already", times(s.Resumes))
 	}
 	if s.ClaimedAt > 0 {
-		row("claimed", "by the server %s, %s", t.ageMS(s.ClaimedAt), plural(s.Attempts, "resume of its own", "resumes of its own"))
+		row("turn", "began %s; the server itself resumed it %s", t.ageMS(s.ClaimedAt), times(s.Attempts))
 	}
 	return b.String()
 }
@@ -249,7 +281,7 @@ func (t Text) Result(r Result) string {
 	words := map[string]string{
 		"resumed": t.paint(good, "resumed"),
 		"queued":  t.paint(warn, "queued") + ": it starts when a place is free",
-		"already": "already resumed; nothing was done",
+		"already": "nothing was done",
 		"refused": t.paint(bad, "refused") + ": it stays suspended",
 		"unknown": t.paint(bad, "unknown") + ": whether it was resumed can't be told",
 	}[r.Outcome]

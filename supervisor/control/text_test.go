@@ -171,3 +171,15 @@ func TestPlainLines(t *testing.T) {
 		}
 	})
 }
+
+func TestManyPendingGetALineEach(t *testing.T) {
+	t.Parallel()
+	var p Pending
+	for range 50 {
+		p.Pending = append(p.Pending, Suspension{ID: "ses_1", Title: "Fix it", Directory: "/d", WaitingFor: "question"})
+	}
+	text := Text{Now: time.Now()}.Pending(p)
+	if n := strings.Count(text, "\n"); n > 55 || !strings.HasPrefix(text, "50 sessions wait") || strings.Count(text, "waits for a question") != 50 {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
+}

@@ -236,3 +236,24 @@ func TestCoalesce(t *testing.T) {
 		}
 	})
 }
+
+// The types are those of the recorded OpenAPI documents of both generations.
+func TestWhatIsAskedIsTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		api   api
+		frame string
+	}{
+		{&v2{}, `{"type":"permission.v2.asked","data":{"sessionID":"ses_1"}}`},
+		{&v2{}, `{"type":"question.v2.replied","data":{"sessionID":"ses_1"}}`},
+		{&v2{}, `{"type":"form.created","data":{"form":{"id":"frm_1","sessionID":"ses_1"}}}`},
+		{newV1(nil), `{"directory":"/d","payload":{"type":"permission.asked","properties":{"sessionID":"ses_1"}}}`},
+		{newV1(nil), `{"directory":"/d","payload":{"type":"question.rejected","properties":{"sessionID":"ses_1"}}}`},
+	} {
+		var got []string
+		c.api.decode([]byte(c.frame), func(e restart.Event) { got = append(got, told(e)) })
+		if !cmp.Equal(got, []string{"asked ses_1"}) {
+			t.Errorf("%s: %q", c.frame, got)
+		}
+	}
+}

@@ -60,6 +60,8 @@ func (v *v1) decode(frame []byte, emit func(restart.Event)) {
 		if archivedIn(frame) {
 			e.Kind = restart.EventArchived
 		}
+	case strings.HasPrefix(kind, "permission."), strings.HasPrefix(kind, "question."):
+		e.Kind = restart.EventAsked
 	case strings.HasPrefix(kind, "message.part."):
 		if v.busy[session] { // the prompt's own parts come before the turn
 			e.Kind = restart.EventProgress

@@ -16,15 +16,27 @@ type headV2 struct {
 	} `json:"location"`
 	Data struct {
 		SessionID string `json:"sessionID"`
+		Form      struct {
+			SessionID string `json:"sessionID"`
+		} `json:"form"`
 	} `json:"data"`
 }
+
+// askV2 are the beginnings of the types that say something is asked of a person, or answered.
+var askV2 = []string{"permission.", "question.", "form."}
 
 // progressV2 are the beginnings of the types that say a session does something.
 var progressV2 = []string{"session.text.", "session.reasoning.", "session.tool.", "session.step.", "session.shell.", "session.compaction."}
 
 func (v *v2) decode(frame []byte, emit func(restart.Event)) {
 	var head headV2
-	if json.Unmarshal(frame, &head) != nil || head.Data.SessionID == "" {
+	if json.Unmarshal(frame, &head) != nil {
+		return
+	}
+	if head.Data.SessionID == "" {
+		head.Data.SessionID = head.Data.Form.SessionID
+	}
+	if head.Data.SessionID == "" {
 		return
 	}
 	e := restart.Event{Session: head.Data.SessionID, Directory: head.Location.Directory, At: int64(head.Created)}
@@ -49,6 +61,11 @@ func (v *v2) decode(frame []byte, emit func(restart.Event)) {
 		for _, beginning := range progressV2 {
 			if strings.HasPrefix(head.Type, beginning) {
 				e.Kind = restart.EventProgress
+			}
+		}
+		for _, beginning := range askV2 {
+			if strings.HasPrefix(head.Type, beginning) {
+				e.Kind = restart.EventAsked
 			}
 		}
 	}

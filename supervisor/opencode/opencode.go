@@ -57,14 +57,14 @@ type NotFoundError struct {
 }
 
 func (e *NotFoundError) Error() string {
-	return fmt.Sprintf("cannot find %q; looked in %s", e.Command, strings.Join(e.Looked, ", "))
+	return fmt.Sprintf("cannot find the program %q; install it, or name it as [server] command in config.toml; looked in %s", e.Command, strings.Join(e.Looked, ", "))
 }
 
 // UnsupportedVersionError says that the program is of a version that we don't know how to supervise.
 type UnsupportedVersionError struct{ Program, Version string }
 
 func (e *UnsupportedVersionError) Error() string {
-	return fmt.Sprintf("%s reports version %q, which is not known to intermission (known: 1.x and 2.x)", e.Program, e.Version)
+	return fmt.Sprintf("%s reports version %q, which is not known to intermission (known: 1.x and 2.x); name another program as [server] command in config.toml", e.Program, e.Version)
 }
 
 // UnknownShapeError says that the database has a shape that we don't know, so that nothing may be started on it.
@@ -77,11 +77,12 @@ func (e *UnknownShapeError) Error() string {
 // IncumbentError says that a server is alive that can't be adopted.
 type IncumbentError struct {
 	PID    int
+	Kind   HealthKind
 	Reason string
 }
 
 func (e *IncumbentError) Error() string {
-	return fmt.Sprintf("another OpenCode server (pid %d) is up, but %s", e.PID, e.Reason)
+	return fmt.Sprintf("another OpenCode server (pid %d) is up, but %s; stop that one, and ours starts by itself", e.PID, e.Reason)
 }
 
 // ErrNone says that no server is registered and alive.

@@ -111,11 +111,11 @@ func (i *Install) Discover(ctx context.Context) (Incarnation, error) {
 		case err == nil && slices.Contains(names, r.Name):
 			return r.Incarnation, nil
 		case err == nil:
-			result = &IncumbentError{PID: r.PID, Reason: "it is of another release channel (" + r.Name + ") on the same database"}
+			result = &IncumbentError{PID: r.PID, Kind: Healthy, Reason: "it is of another release channel (" + r.Name + ") on the same database"}
 		case !errors.As(err, &unwell):
 			return Incarnation{}, err
 		case unwell.Kind != NotListening && unwell.Kind != Stranger && errors.Is(result, ErrNone):
-			result = &IncumbentError{PID: r.PID, Reason: unwell.Error()}
+			result = &IncumbentError{PID: r.PID, Kind: unwell.Kind, Reason: unwell.Error()}
 		}
 	}
 	return Incarnation{}, result
