@@ -214,7 +214,7 @@ const (
 	EventInterrupted EventKind = "interrupted" // by its user, or superseded
 	EventShutdown    EventKind = "shutdown"    // interrupted by the server's shutdown
 	EventProgress    EventKind = "progress"    // it did something: text, tool, step
-	EventAsked       EventKind = "asked"    // a permission or question was opened, answered or withdrawn
+	EventAsked       EventKind = "asked"       // a permission or question was opened, answered or withdrawn
 	EventDeleted     EventKind = "deleted"
 	EventArchived    EventKind = "archived"
 )

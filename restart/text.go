@@ -44,7 +44,7 @@ func PlainText(s string, max int) string {
 			last = r
 		}
 	}
-	return cut(b.String(), max)
+	return cut(strings.TrimRight(b.String(), " "+string(joiner)), max) // a joiner is one only between two
 }
 
 // joiner makes one emoji of several. Elsewhere it is invisible.

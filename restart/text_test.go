@@ -31,6 +31,8 @@ func TestPlainText(t *testing.T) {
 		{"12345678901234567890", "12345678901234567890"},
 		{strings.Repeat("e\u0301", 30), strings.Repeat("e\u0301", 19) + "…"},
 		{strings.Repeat("x", 1<<20), strings.Repeat("x", 19) + "…"},
+		{"😀\u200d\x1b", "😀"},
+		{"😀 \u200d\x1b", "😀"},
 	} {
 		if got := PlainText(c.in, 20); got != c.want {
 			t.Errorf("%.40q: %q, want %q", c.in, got, c.want)
