@@ -38,3 +38,6 @@ func Tree(ctx context.Context, root Identity, _ string) ([]Identity, error) {
 	}
 	return ids, nil
 }
+
+// FindsOrphans says whether Tree finds, by the marker, processes whose parent has ended.
+const FindsOrphans = false

@@ -96,3 +96,6 @@ func marked(pid int, marker string) bool {
 	}
 	return slices.ContainsFunc(bytes.Split(env, []byte{0}), func(e []byte) bool { return string(e) == marker })
 }
+
+// FindsOrphans says whether Tree finds, by the marker, processes whose parent has ended.
+const FindsOrphans = true

@@ -108,3 +108,6 @@ func jobMembers(root Identity) []int {
 	}
 	return pids
 }
+
+// FindsOrphans says whether Tree finds, by the marker, processes whose parent has ended.
+const FindsOrphans = false

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -203,35 +204,75 @@ func (s *supervisor) holdsLock() bool {
 	return s.held != nil
 }
 
-// standGuard waits, once, for the end of a server that can't be adopted, and parks what it leaves.
+// standGuard waits, once, for the end of a server that can't be adopted (yet), and
+// parks what it leaves. If that can't be, it keeps the lock.
 func (s *supervisor) standGuard() {
-	if s.install.LockPath() == "" || !s.guarding.CompareAndSwap(false, true) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.install.LockPath() == "" || s.held != nil || s.standing != nil {
 		return
 	}
+	ended := make(chan struct{})
+	s.standing = ended
 	s.workers.Go(func() {
-		defer s.guarding.Store(false)
-		lock, err := platform.WaitServerLock(s.life, s.install.LockPath())
-		if err != nil {
-			return
-		}
+		took := s.guardUnattended()
 		s.mu.Lock()
-		attended := s.current != nil && !s.current.concluded()
+		s.standing = nil
 		s.mu.Unlock()
-		if attended {
-			s.release(lock)() // it came to be adopted, and has a guard of its own
-			return
+		close(ended)
+		if took {
+			s.submit(Input{Kind: InAppear})
 		}
-		if err := s.parkUnder(lock, record{}, restart.CauseParked); err != nil {
-			s.Log.Error("a server has ended that could not be adopted", "error", err)
-		}
-		s.submit(Input{Kind: InAppear})
 	})
+}
+
+// guardUnattended says whether the server's end brought a change.
+func (s *supervisor) guardUnattended() bool {
+	lock, err := platform.WaitServerLock(s.life, s.install.LockPath())
+	if err != nil {
+		return false
+	}
+	s.mu.Lock()
+	attended := s.current != nil && !s.current.concluded()
+	s.mu.Unlock()
+	if attended {
+		s.release(lock)() // it came to be adopted, and has a guard of its own
+		return false
+	}
+	if err := s.parkUnder(lock, record{}, restart.CauseParked); err != nil {
+		s.Log.Error("a server that can't be adopted is gone, but not parked", "error", err)
+	}
+	return true
+}
+
+// relieve waits until no guard stands, so that it doesn't hold the lock against
+// the server that is about to be started.
+func (s *supervisor) relieve() {
+	s.mu.Lock()
+	standing := s.standing
+	s.mu.Unlock()
+	if standing == nil {
+		return
+	}
+	select {
+	case <-standing:
+	case <-time.After(askTimeout):
+	}
 }
 
 // park moves what the server would resume by itself into the ledger. No server
 // may be up; release, if not nil, is called as soon as one may be.
 func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
-	ledger, _ := s.book()
+	ledger, err := s.openLedger()
+	if err != nil {
+		return fmt.Errorf("cannot park: %w", err)
+	}
+	s.mu.Lock()
+	db := s.database
+	s.mu.Unlock()
+	if db == nil {
+		return errors.New("cannot park: the server's database can't be opened")
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
 	defer cancel()
 	began := time.Now()
@@ -241,9 +282,9 @@ func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
 			release()
 		}
 	}
-	parked, err := ledger.Park(ctx, s.database, restart.ParkOptions{
+	parked, err := ledger.Park(ctx, db, restart.ParkOptions{
 		Incarnation: r.ID, Cause: cause, At: began.UnixMilli(), Since: r.Since,
-		Generation: string(s.install.Generation), Database: s.database.Path(), Cleared: cleared,
+		Generation: string(s.install.Generation), Database: db.Path(), Cleared: cleared,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot park: %w", err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -146,4 +147,29 @@ func (b *bed) prompt(text string) (session string) {
 	post("/api/session", map[string]any{"location": map[string]string{"directory": b.dir}}, &made)
 	post("/api/session/"+made.Data.ID+"/prompt", map[string]string{"text": text}, &struct{}{})
 	return made.Data.ID
+}
+
+// TestNobodyStartsWhileTheLedgerCantBeOpened: what can't be parked must not be resumed by others.
+func TestNobodyStartsWhileTheLedgerCantBeOpened(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	if err := os.MkdirAll(b.o.Paths.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(b.o.Paths.Ledger, []byte(strings.Repeat("not a ledger ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	b.phase(Blocked)
+	b.until("the lock is held", func() bool {
+		lock, err := platform.TryServerLock(filepath.Join(b.dir, ".local/state/opencode/service.json.lock"))
+		if err == nil {
+			_ = lock.Unlock()
+		}
+		return errors.Is(err, platform.ErrLocked)
+	}, func() any { return nil })
+	if err := os.Remove(b.o.Paths.Ledger); err != nil {
+		t.Fatal(err)
+	}
+	b.phase(Running)
 }

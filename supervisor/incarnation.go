@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"intermission/platform"
@@ -26,6 +28,16 @@ type incarnation struct {
 	guard *guard        // parks what it leaves
 	done  chan struct{} // closed when its end has been dealt with: parked, its processes ended
 	exit  platform.Exit // valid after gone; Code -1 when it can't be had
+
+	tree atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
+}
+
+// remember notes the processes of an adopted server while it lives: what it
+// starts carries no mark of ours, and once it has died nothing leads to them.
+func (c *incarnation) remember(ctx context.Context) {
+	if tree, err := platform.Tree(ctx, c.Identity, ""); err == nil {
+		c.tree.Store(&tree)
+	}
 }
 
 func (c *incarnation) concluded() bool {
@@ -122,6 +134,9 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 		s.observe(e)
 	}
 	handleAll := func(e restart.Event) {
+		if c.Mark == "" && e.Kind == restart.EventProgress {
+			c.remember(ctx)
+		}
 		if e.Kind == restart.EventAsked {
 			s.workers.Go(func() { s.noteWaiting(ctx, c, e) })
 			return
@@ -196,6 +211,9 @@ func (s *supervisor) conclude(c *incarnation) {
 	_, resumer := s.book()
 	resumer.SetServer(nil, nil)
 	s.sweepProcesses(c.record)
+	if tree := c.tree.Load(); tree != nil {
+		platform.KillTree(s.life, slices.DeleteFunc(*tree, s.successor(s.life, c.record)), toolGrace)
+	}
 	tail, _ := s.out.last(20, c.Output)
 	s.mu.Lock()
 	clear(s.active)

@@ -17,6 +17,9 @@ import (
 // launch adopts a living server; where none is, it parks, and starts one if spawn.
 func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 	if in, ok := s.prepare(ctx); !ok {
+		if in.Kind == InUnsafe && s.dataLock != nil {
+			s.standGuard() // what can't be parked must not be resumed by another server
+		}
 		return in
 	}
 	r, _ := loadRecord(s.Paths.ServerRecord)
@@ -30,7 +33,6 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 	case s.life.Err() != nil:
 		return Input{Kind: InUnsafe, Reason: "the supervisor is ending"}
 	case !errors.Is(err, opencode.ErrNone):
-		s.standGuard()
 		return Input{Kind: InUnsafe, Reason: err.Error()}
 	}
 	cause := restart.CauseParked
@@ -47,15 +49,13 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 	if !spawn {
 		return Input{Kind: InParked}
 	}
+	s.relieve()
 	return s.spawn(ctx, seq)
 }
 
 // prepare finds the program and opens what belongs to it: ledger, data directory
 // and database. Without all of them no server may be started.
 func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
-	if _, err := s.openLedger(); err != nil {
-		return Input{Kind: InUnsafe, Reason: err.Error()}, false
-	}
 	if s.install == nil || !s.install.Fresh() {
 		install, err := opencode.Locate(ctx, opencode.Config{
 			Command:    s.Config.Server.Command,
@@ -99,6 +99,9 @@ func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
 		s.database = db
 		s.mu.Unlock()
 	}
+	if _, err := s.openLedger(); err != nil {
+		return Input{Kind: InUnsafe, Reason: err.Error()}, false
+	}
 	return Input{}, true
 }
 
@@ -120,6 +123,7 @@ func (s *supervisor) takeOver(ctx context.Context, r record) (record, error) {
 		if incumbent := new(opencode.IncumbentError); errors.As(err, &incumbent) && incumbent.Kind == opencode.Unauthorized {
 			return record{}, err // waiting doesn't change a password
 		}
+		s.standGuard() // it may end before it can be adopted
 		select {
 		case <-ctx.Done():
 			return record{}, err

@@ -95,6 +95,7 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 	defer st.stop()
 	ready, cancel := context.WithTimeout(ctx, s.Config.Server.ReadyTimeout)
 	defer cancel()
+	s.workers.Go(func() { s.failFast(ready, cancel, r, st) })
 	var g *guard
 	inc, err := s.install.AwaitReady(ready, opencode.ReadySource{
 		ID: r.ID, PID: r.PID, Password: r.Password, Since: time.UnixMilli(r.Since),
@@ -117,6 +118,34 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 		return s.begun(r, nil, g, seq, InAdopted)
 	}
 	return s.begun(r, st, g, seq, InReady)
+}
+
+// failFast ends the wait for a server that exited, left no process behind, and
+// leaves its lock free: nothing will register any more.
+func (s *supervisor) failFast(ctx context.Context, give context.CancelFunc, r record, st *starting) {
+	if !platform.FindsOrphans || s.install.LockPath() == "" {
+		return
+	}
+	select {
+	case <-st.ended:
+	case <-ctx.Done():
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(askTimeout / 4): // only while starting; nothing announces what doesn't come
+		}
+		if tree, err := platform.Tree(ctx, r.Spawned, r.marker()); err != nil || len(tree) > 0 {
+			continue
+		}
+		if lock, err := platform.TryServerLock(s.install.LockPath()); err == nil {
+			s.release(lock)()
+			give()
+			return
+		}
+	}
 }
 
 // explain says why a server did not get ready.

@@ -44,7 +44,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"intermission/platform"
@@ -179,9 +178,10 @@ type supervisor struct {
 	dataLock *platform.Lock
 	watching bool // the registrations are watched
 
-	guarding atomic.Bool // standGuard waits
+	opening sync.Mutex // of the ledger
 
 	mu       sync.Mutex
+	standing chan struct{}        // closed when the guard of a server that can't be adopted has ended; nil when none stands
 	held     *platform.ServerLock // kept by a park that failed, so that nobody starts a server
 	install  *opencode.Install    // written by the act under way only, which may read it without mu
 	database *opencode.Database   // likewise
@@ -313,6 +313,8 @@ func (s *supervisor) notify() {
 
 // openLedger opens the ledger if it isn't open.
 func (s *supervisor) openLedger() (*restart.Ledger, error) {
+	s.opening.Lock()
+	defer s.opening.Unlock()
 	if l, _ := s.book(); l != nil {
 		return l, nil
 	}
