@@ -54,6 +54,7 @@ func (l *Ledger) takeIn(ctx context.Context, sweep Sweep, opts ParkOptions) erro
 	if err != nil {
 		return err
 	}
+	defer l.undigested.Store(true) // also after an error: it may stand there all the same
 	return l.change(ctx, func(t *tx) error {
 		return t.exec("INSERT INTO intake (time, content) VALUES (?, ?)", t.now, string(content))
 	})
@@ -80,7 +81,8 @@ func (in *intake) sweep() Sweep {
 // that was digested before, as it is, means nothing: it was found again because
 // it could not be cleared, or because a power failure has undone that.
 func (l *Ledger) digest(ctx context.Context, done *Parked) error {
-	return l.change(ctx, func(t *tx) error {
+	err := l.change(ctx, func(t *tx) error {
+		l.undigested.Store(false) // nobody reads, or takes in more, before this transaction has ended
 		seqs, list, err := t.intakes()
 		if err != nil {
 			return err
@@ -99,14 +101,26 @@ func (l *Ledger) digest(ctx context.Context, done *Parked) error {
 		}
 		return nil
 	})
+	if err != nil {
+		l.undigested.Store(true)
+	}
+	return err
 }
 
-// digestLeft digests what a crash has left; without a lock when it has left nothing.
-func (l *Ledger) digestLeft() error {
-	ctx := context.Background()
+// digestLeft digests what a crash has left.
+func (l *Ledger) digestLeft(ctx context.Context) error {
 	var left bool
 	if err := l.db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM intake)").Scan(&left); err != nil || !left {
 		return err
+	}
+	return l.digest(ctx, &Parked{})
+}
+
+// digestFirst digests what a Park that isn't done, or has failed, has taken in:
+// whoever asks what waits is told of it too.
+func (l *Ledger) digestFirst(ctx context.Context) error {
+	if !l.undigested.Load() {
+		return nil
 	}
 	return l.digest(ctx, &Parked{})
 }

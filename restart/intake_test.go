@@ -93,6 +93,39 @@ func TestParkBrokenOffAnywhereMakesOneSuspension(t *testing.T) {
 	}
 }
 
+// TestWhatWasTakenInIsSeenAtOnce: also before Park has come to it.
+func TestWhatWasTakenInIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t, claim("ses_1", 2000))
+	asked := 0
+	for name, ask := range map[string]func(){
+		"Pending": func() { b.wants("ses_1 pending") },
+		"Resolve": func() {
+			if id, err := b.Resolve(t.Context(), "ses"); err != nil || id != "ses_1" {
+				t.Errorf("%q, %v", id, err)
+			}
+		},
+		"Show": func() {
+			if _, pending, _, err := b.Show(t.Context(), "ses_1"); err != nil || !pending {
+				t.Errorf("%v, %v", pending, err)
+			}
+		},
+	} {
+		b.empty()
+		b.begin("inc1", begun)
+		b.db.claims["ses_1"] = claim("ses_1", 2000)
+		_, err := b.Park(t.Context(), b.db, ParkOptions{Database: serverDB, At: 5000, Cleared: func() { asked++; ask() }})
+		b.must(err)
+		b.wants("ses_1 pending")
+		if words := b.words("ses_1"); !slices.Equal(words, []string{whatSuspended}) {
+			t.Errorf("%s: %q", name, words)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
 // TestAClaimThatComesBackAsItWasIsClearedOnly: the server's database is synced
 // less often than ours, so that a power failure can undo what was cleared there.
 func TestAClaimThatComesBackAsItWasIsClearedOnly(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver "sqlite"; pure Go, so that every platform is built without a C compiler
@@ -21,6 +22,8 @@ type Ledger struct {
 	db   *sql.DB
 	path string
 	now  func() time.Time
+
+	undigested atomic.Bool // the table intake may hold something
 
 	mu       sync.Mutex
 	onChange func()
@@ -44,7 +47,7 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
 	}
 	l := &Ledger{db: db, path: path, now: now}
-	if err := l.digestLeft(); err != nil {
+	if err := l.digestLeft(context.Background()); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
 	}

@@ -134,6 +134,9 @@ func (s *session) state(inc *Incarnation) State {
 // Pending lists suspensions, oldest first: those that wait, and those whose
 // consent is being carried out. Subagents stand under the session they wait for.
 func (l *Ledger) Pending(ctx context.Context) ([]Suspension, error) {
+	if err := l.digestFirst(ctx); err != nil {
+		return nil, err
+	}
 	var list []Suspension
 	err := l.read(ctx, func(t *tx) error {
 		f, err := loadFamily(t)
@@ -228,6 +231,9 @@ func jobsBySession(q querier) (map[string][]Job, error) {
 // Show tells all of a session; pending is false when nothing of it waits (any
 // more): the journal says why. ErrNotPending when the ledger doesn't know it.
 func (l *Ledger) Show(ctx context.Context, id string) (s Suspension, pending bool, journal []JournalEntry, err error) {
+	if err := l.digestFirst(ctx); err != nil {
+		return s, false, nil, err
+	}
 	err = l.read(ctx, func(t *tx) error {
 		row, err := find(t, id)
 		if err != nil {
@@ -282,6 +288,9 @@ func (t *tx) journal(id string) ([]JournalEntry, error) {
 // of one. Sessions that wait come before others. ErrNotPending when there is
 // none, *AmbiguousError when there are several.
 func (l *Ledger) Resolve(ctx context.Context, prefix string) (string, error) {
+	if err := l.digestFirst(ctx); err != nil {
+		return "", err
+	}
 	var waiting, others []string
 	err := l.read(ctx, func(t *tx) error {
 		// substr and not LIKE or GLOB: no character of the prefix means anything.
