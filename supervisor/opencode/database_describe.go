@@ -33,8 +33,13 @@ func (d *Database) Describe(ctx context.Context, sessions []string) (map[string]
 		}
 		p := newPrepared(d.conn)
 		defer func() { _ = p.close() }() // they have only read
+		// What is asked of one session is bounded: watching ctx in each query costs more than asking here.
+		each := context.WithoutCancel(ctx)
 		for _, id := range sessions {
-			desc, err := describe(ctx, p, s, id)
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			desc, err := describe(each, p, s, id)
 			if errors.Is(err, sql.ErrNoRows) {
 				continue
 			}
