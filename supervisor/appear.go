@@ -42,9 +42,22 @@ func (s *supervisor) watchRegistrations() {
 				}
 			case <-w.Errors: // an overflow: look as after any event
 			}
+			s.guardStranger()
 			s.lookForSuccessor()
 		}
 	})
+}
+
+// guardStranger stands guard over a server that registered while the end of ours
+// is still being dealt with: its tools may take seconds to end, and the successor
+// can die meanwhile.
+func (s *supervisor) guardStranger() {
+	s.mu.Lock()
+	ending := s.current != nil && s.current.ended() && s.database != nil
+	s.mu.Unlock()
+	if ending {
+		s.standGuard()
+	}
 }
 
 // lookForSuccessor reports a living server while none is managed.

@@ -233,7 +233,7 @@ func (s *supervisor) guardUnattended() bool {
 		return false
 	}
 	s.mu.Lock()
-	attended := s.current != nil && !s.current.concluded()
+	attended := s.current != nil && !s.current.ended()
 	s.mu.Unlock()
 	if attended {
 		s.release(lock)() // it came to be adopted, and has a guard of its own

@@ -40,6 +40,21 @@ func (c *incarnation) remember(ctx context.Context) {
 	}
 }
 
+// ended says that its process has ended, and what it left is parked.
+func (c *incarnation) ended() bool {
+	select {
+	case <-c.gone:
+	default:
+		return false
+	}
+	select {
+	case <-c.guard.parked:
+		return true
+	default:
+		return false
+	}
+}
+
 func (c *incarnation) concluded() bool {
 	select {
 	case <-c.done:

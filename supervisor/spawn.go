@@ -95,7 +95,8 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 	defer st.stop()
 	ready, cancel := context.WithTimeout(ctx, s.Config.Server.ReadyTimeout)
 	defer cancel()
-	s.workers.Go(func() { s.failFast(ready, cancel, r, st) })
+	spawned := r // r changes below
+	s.workers.Go(func() { s.failFast(ready, cancel, spawned, st) })
 	var g *guard
 	inc, err := s.install.AwaitReady(ready, opencode.ReadySource{
 		ID: r.ID, PID: r.PID, Password: r.Password, Since: time.UnixMilli(r.Since),
