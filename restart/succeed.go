@@ -61,7 +61,7 @@ func (t *tx) inherit(s *session, fate Fate, active bool, inc Incarnation) error 
 	case s.live():
 		t.suspend(s, CauseCrash, t.now)
 		s.Mark = fate.Mark
-	case s.Suspended != 0 && fate.over():
+	case s.Suspended != 0 && fate.over() && !s.Confirmed:
 		return t.settle(s, "it ended by itself")
 	case s.Suspended != 0 && s.Mark == "":
 		s.Mark = fate.Mark

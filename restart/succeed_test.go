@@ -32,3 +32,20 @@ func TestAServerThatCameUnseenIsFollowed(t *testing.T) {
 		t.Errorf("it can't be consented to: %v", err)
 	}
 }
+
+// A park that a crash has broken off after it had cleared, and then a server that we did not start.
+func TestSucceedKeepsWhatWasParked(t *testing.T) {
+	t.Parallel()
+	b := setup(t, claim("ses_1", 2000))
+	b.db.jobs["j"] = Job{Key: "j", Kind: "shell", Session: "ses_idle", Raw: []byte("1")}
+	b.crashes("INSERT ON parked")
+	if _, err := b.Park(t.Context(), b.db, ParkOptions{Cause: CauseCrash, At: 5000, Database: serverDB}); err == nil {
+		t.Fatal("no error")
+	}
+	_, err := b.Ledger.db.Exec("DROP TRIGGER crash")
+	b.must(err)
+	b.reopen()
+	b.db.fate("ses_idle", OutcomeEnded, "m")
+	b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 6000}, nil, b.db))
+	b.wants("ses_1 pending", "ses_idle pending")
+}
