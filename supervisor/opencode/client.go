@@ -42,6 +42,7 @@ type api interface {
 	session(ctx context.Context, id string) (*Session, error)
 	interrupt(ctx context.Context, session string) error
 	quiesce(ctx context.Context) error
+	unquiesce()
 	stop(ctx context.Context) (bool, error)
 	watch(dirs []string)
 	// events is where the event stream is; heartbeat its longest pause.
@@ -126,6 +127,10 @@ func (c *Client) Interrupt(ctx context.Context, session string) error {
 // whose Stop does that, nothing happens. Ends of turns that Events tells from
 // here on are EventInterrupted or EventFailed, never EventSucceeded.
 func (c *Client) Quiesce(ctx context.Context) error { return c.api.quiesce(ctx) }
+
+// Unquiesce says that the stop was abandoned: turns that end from here on count
+// as what Events says of them, as they did before Quiesce.
+func (c *Client) Unquiesce() { c.api.unquiesce() }
 
 // Stop asks a v2 server to stop gracefully. accepted is false when it is another
 // incarnation by now, and always on v1, which has no such call.

@@ -206,6 +206,8 @@ func (v *v1) quiesce(ctx context.Context) error {
 	return nil
 }
 
+func (v *v1) unquiesce() { v.quiesced.Store(false) }
+
 func (v *v1) stop(context.Context) (bool, error) { return false, nil }
 
 func (v *v1) events() (string, time.Duration) { return "/global/event", 10 * time.Second }

@@ -262,6 +262,8 @@ func (v *v2) interrupt(ctx context.Context, session string) error {
 
 func (v *v2) quiesce(context.Context) error { return nil }
 
+func (v *v2) unquiesce() {}
+
 func (v *v2) stop(ctx context.Context) (bool, error) {
 	var said struct {
 		Accepted bool `json:"accepted"`

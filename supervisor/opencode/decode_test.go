@@ -198,8 +198,8 @@ func TestDecodeV1AfterQuiesce(t *testing.T) {
 		answer int
 		want   []string
 	}{
-		"accepted": {http.StatusOK, []string{"started s", "interrupted s"}},
-		"refused":  {http.StatusBadRequest, []string{"started s", "succeeded s"}},
+		"accepted": {http.StatusOK, []string{"started s", "interrupted s", "started s", "succeeded s"}},
+		"refused":  {http.StatusBadRequest, []string{"started s", "succeeded s", "started s", "succeeded s"}},
 	} {
 		api := newV1(newWire(serve(t, V1, func(w http.ResponseWriter, _ *http.Request) { sayJSON(w, c.answer, "true") })))
 		var got []string
@@ -208,6 +208,9 @@ func TestDecodeV1AfterQuiesce(t *testing.T) {
 		if err := api.quiesce(t.Context()); (err == nil) != (c.answer == http.StatusOK) {
 			t.Errorf("%s: %v", name, err)
 		}
+		api.decode(fmt.Appendf(nil, status, "idle"), emit)
+		api.unquiesce()
+		api.decode(fmt.Appendf(nil, status, "busy"), emit)
 		api.decode(fmt.Appendf(nil, status, "idle"), emit)
 		api.wire.close()
 		if diff := cmp.Diff(c.want, got); diff != "" {
