@@ -81,7 +81,7 @@ func TestReplayV1(t *testing.T) {
 	const session = "ses_dd28f7c53ffe6zEJc3uzRIBk50"
 	var got []string
 	for _, e := range events {
-		if e.Session != session || e.Directory != "/home/user/projA" || e.At == 0 {
+		if e.Session != session || e.Directory != "/home/user/projA" || e.At != 0 {
 			t.Errorf("got %+v", e)
 		}
 		what := string(e.Kind)

@@ -3,7 +3,6 @@ package opencode
 import (
 	"encoding/json"
 	"strings"
-	"time"
 
 	"intermission/restart"
 )
@@ -27,7 +26,8 @@ type headV1 struct {
 
 // decode turns v1's status into the starts and ends of executions: busy comes
 // with each step and idle can come twice, so only changes are told. How a turn
-// ended is said before, by session.error. v1 gives no times: ours are used.
+// ended is said before, by session.error. v1 gives no times, and so At stays 0:
+// ours would be taken for its, and news look old once our clock was set back.
 func (v *v1) decode(frame []byte, emit func(restart.Event)) {
 	var head headV1
 	if json.Unmarshal(frame, &head) != nil || head.Payload.Type == "sync" {
@@ -42,7 +42,7 @@ func (v *v1) decode(frame []byte, emit func(restart.Event)) {
 		return
 	}
 	v.watch([]string{head.Directory})
-	e := restart.Event{Session: session, At: time.Now().UnixMilli()}
+	e := restart.Event{Session: session}
 	if head.Directory != "global" {
 		e.Directory = head.Directory
 	}
