@@ -77,9 +77,21 @@ type Session struct {
 }
 
 // Active gives the sessions that execute in this server now, sorted. On v1 that
-// is the union of the directories that were seen in events or given to Watch;
-// where one of them can't be asked, what the others said is returned beside the error.
+// is the union of the directories that were seen in events or given to Watch. One
+// that can't be asked while the server is well executes nothing, and is left out
+// from then on; but where events told of a session at work in it, the error is a
+// *PartialError. What the other directories said is returned beside every error.
 func (c *Client) Active(ctx context.Context) ([]string, error) { return c.api.active(ctx) }
+
+// PartialError says of which directories (v1) it isn't known what executes in
+// them, although something was at work there. Err says why.
+type PartialError struct {
+	Directories []string // sorted
+	Err         error
+}
+
+func (e *PartialError) Error() string { return e.Err.Error() }
+func (e *PartialError) Unwrap() error { return e.Err }
 
 // Watch adds directories to those whose sessions Active asks for (v1; v2 needs none).
 func (c *Client) Watch(dirs ...string) { c.api.watch(dirs) }

@@ -30,9 +30,11 @@ const statusConcurrency = 4
 // the server keeps an instance of itself for each.
 type v1 struct {
 	wire *wire
+	well func(context.Context) bool // whether the server is healthy
 
-	mu   sync.Mutex
-	dirs map[string]struct{}
+	mu    sync.Mutex
+	dirs  map[string]struct{}
+	where map[string]string // session that executes, as far as events told → its directory
 
 	quiesced atomic.Bool // the turns that end now are ended by us
 
@@ -43,7 +45,11 @@ type v1 struct {
 }
 
 func newV1(w *wire) *v1 {
-	return &v1{wire: w, dirs: map[string]struct{}{}, busy: map[string]bool{}, failed: map[string]string{}, why: map[string]string{}}
+	return &v1{
+		wire: w, well: func(ctx context.Context) bool { return Health(ctx, w.inc) == nil },
+		dirs: map[string]struct{}{}, where: map[string]string{},
+		busy: map[string]bool{}, failed: map[string]string{}, why: map[string]string{},
+	}
 }
 
 func in(path, directory string) string {
@@ -57,6 +63,7 @@ func (v *v1) path(session string, rest ...string) string {
 	return "/session/" + strings.Join(append([]string{url.PathEscape(session)}, rest...), "/")
 }
 
+// watch adds directories, each after something of it was seen, or for the caller.
 func (v *v1) watch(dirs []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,34 +74,80 @@ func (v *v1) watch(dirs []string) {
 	}
 }
 
-// active asks each directory: there is no call for all of them.
 func (v *v1) active(ctx context.Context) ([]string, error) {
+	active, err := v.survey(ctx)
+	return slices.Sorted(maps.Keys(active)), err
+}
+
+// survey asks each directory what executes there, for there is no call for all of
+// them, and gives the directories of these sessions.
+func (v *v1) survey(ctx context.Context) (map[string]string, error) {
 	v.mu.Lock()
-	dirs := slices.Sorted(maps.Keys(v.dirs))
+	dirs := slices.Collect(maps.Keys(v.dirs))
 	v.mu.Unlock()
 	var (
 		group  errgroup.Group
 		mu     sync.Mutex
-		active = map[string]struct{}{}
-		errs   []error
+		active = map[string]string{}
+		mute   []string // directories
+		why    []error
+		errs   []error // of the server, not of one directory
 	)
 	group.SetLimit(statusConcurrency)
 	for _, dir := range dirs {
 		group.Go(func() error {
 			busy, err := v.status(ctx, dir)
+			ofDirectory := err != nil && v.ofDirectory(ctx, err)
 			mu.Lock()
 			defer mu.Unlock()
 			for _, session := range busy {
-				active[session] = struct{}{}
+				active[session] = dir
 			}
-			if err != nil {
+			switch {
+			case ofDirectory:
+				mute, why = append(mute, dir), append(why, err)
+			case err != nil:
 				errs = append(errs, err)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // no function of the group fails
-	return slices.Sorted(maps.Keys(active)), errors.Join(errs...)
+	if known := v.unwatch(mute); len(known) > 0 && len(errs) == 0 {
+		return active, &PartialError{Directories: known, Err: errors.Join(why...)}
+	}
+	return active, errors.Join(errs...)
+}
+
+// ofDirectory tells whether it is the directory that can't be asked, and not the
+// server. 1.18.33 answers 400 for one with an unreadable opencode.json, 500 for
+// one that is a file, and nothing while a plugin of it waits for the network:
+// each time when it loads the directory. Of one that is loaded it answers at
+// once, even if the configuration was broken or the directory deleted since.
+func (v *v1) ofDirectory(ctx context.Context, err error) bool {
+	var answered *answeredError
+	if errors.As(err, &answered) {
+		return answered.status != http.StatusUnauthorized && answered.status != http.StatusForbidden
+	}
+	return errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && v.well(ctx)
+}
+
+// unwatch stops watching directories that can't be asked, but for those in which
+// a session is known to execute, which it gives, sorted. What is not loaded
+// executes nothing; with the first event of it it is watched again.
+func (v *v1) unwatch(dirs []string) (known []string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	atWork := slices.Collect(maps.Values(v.where))
+	for _, dir := range dirs {
+		if slices.Contains(atWork, dir) {
+			known = append(known, dir)
+		} else {
+			delete(v.dirs, dir)
+		}
+	}
+	slices.Sort(known)
+	return known
 }
 
 // status gives the sessions of one directory that execute.
@@ -135,8 +188,12 @@ func (v *v1) deliver(ctx context.Context, d restart.Delivery, text string) error
 		}
 		body["model"] = json.RawMessage(d.Model)
 	}
-	v.watch([]string{d.Directory})
-	return send(ctx, v.wire, in(v.path(d.Session, "prompt_async"), d.Directory), body, goneV1)
+	err := send(ctx, v.wire, in(v.path(d.Session, "prompt_async"), d.Directory), body, goneV1)
+	var refused *restart.RefusedError
+	if !errors.As(err, &refused) { // else nothing executes there, and it may not even be loaded
+		v.watch([]string{d.Directory})
+	}
+	return err
 }
 
 func (v *v1) arrived(ctx context.Context, d restart.Delivery) (restart.Arrival, error) {
@@ -215,14 +272,23 @@ func (v *v1) events() (string, time.Duration) { return "/global/event", 10 * tim
 // connected brings busy up to date with what happened while no stream was held.
 // Of a directory that can't be asked nothing is known: then a start is told once more.
 func (v *v1) connected(ctx context.Context) {
-	active, err := v.active(ctx)
-	if err != nil {
-		clear(v.busy)
+	active, err := v.survey(ctx)
+	unknown := func(string) bool { return err != nil }
+	var partial *PartialError
+	if errors.As(err, &partial) {
+		unknown = func(dir string) bool { return slices.Contains(partial.Directories, dir) }
 	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	for session := range v.busy {
-		v.busy[session] = false
+		if unknown(v.where[session]) {
+			delete(v.busy, session)
+		} else {
+			v.busy[session] = false
+		}
 	}
-	for _, session := range active {
-		v.busy[session] = true
+	maps.DeleteFunc(v.where, func(_, dir string) bool { return !unknown(dir) })
+	for session, dir := range active {
+		v.busy[session], v.where[session] = true, dir
 	}
 }

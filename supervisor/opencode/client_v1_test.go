@@ -1,10 +1,14 @@
 package opencode
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -92,7 +96,10 @@ func TestActiveV1(t *testing.T) {
 	s := &script{answers: map[string]func(http.ResponseWriter){
 		"GET /session/status?directory=%2Fa":      says(200, `{"ses_2":{"type":"busy"},"ses_1":{"type":"retry","attempt":1},"ses_3":{"type":"idle"}}`),
 		"GET /session/status?directory=%2Fb":      says(200, `{"ses_4":{"type":"busy"}}`),
-		"GET /session/status?directory=%2Fbroken": says(500, `{}`),
+		"GET /session/status?directory=%2Fbroken": says(400, `{"name":"ConfigJsonError","data":{}}`),
+		"GET /session/status?directory=%2Ffile":   says(500, `{"name":"UnknownError","data":{}}`),
+		"GET /session/status?directory=%2Flocked": says(401, ``),
+		"GET /session/status?directory=%2Fcut":    hangUp,
 		"GET /session/status?directory=%2Fpage":   func(w http.ResponseWriter) { sayPage(w) },
 	}}
 	for n := range 20 {
@@ -105,8 +112,10 @@ func TestActiveV1(t *testing.T) {
 	}{
 		"no directory":      {nil, nil, false},
 		"two":               {[]string{"/a", "/b", "/a", "", "global"}, []string{"ses_1", "ses_2", "ses_4"}, false},
-		"one that fails":    {[]string{"/broken", "/b"}, []string{"ses_4"}, true},
-		"one with no call":  {[]string{"/page"}, nil, true},
+		"unreadable":        {[]string{"/broken", "/file", "/b"}, []string{"ses_4"}, false},
+		"one with no call":  {[]string{"/page", "/b"}, []string{"ses_4"}, true},
+		"not allowed":       {[]string{"/locked", "/b"}, []string{"ses_4"}, true},
+		"cut off":           {[]string{"/cut", "/b"}, []string{"ses_4"}, true},
 		"one that is a 404": {[]string{"/nowhere"}, nil, true},
 	} {
 		client := connectTo(t, V1, s)
@@ -123,6 +132,85 @@ func TestActiveV1(t *testing.T) {
 	if got, err := client.Active(t.Context()); len(got) != 20 || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
+}
+
+// A directory that can't be loaded is asked once; one in which a session is at work stays.
+func TestActiveV1LeavesOutWhatIsNotLoaded(t *testing.T) {
+	t.Parallel()
+	const ask = "GET /session/status?directory=%2Fbad"
+	s := &script{answers: map[string]func(http.ResponseWriter){
+		"GET /session/status?directory=%2Fb": says(200, `{"ses_4":{"type":"busy"}}`),
+		ask:                                  says(400, `{"name":"ConfigJsonError"}`),
+		"POST /session/ses_1/prompt_async?directory=%2Fbad": says(400, `{"name":"ConfigJsonError"}`),
+	}}
+	client := connectTo(t, V1, s)
+	client.Watch("/b")
+	api := client.api.(*v1)
+	active := func(asked int, partial ...string) {
+		t.Helper()
+		got, err := client.Active(t.Context())
+		var e *PartialError
+		if errors.As(err, &e) {
+			if diff := cmp.Diff(partial, e.Directories); diff != "" || !strings.Contains(err.Error(), "ConfigJsonError") {
+				t.Errorf("%v %s", err, diff)
+			}
+		} else if err != nil || len(partial) > 0 {
+			t.Errorf("got %v, want it of %q only", err, partial)
+		}
+		if diff := cmp.Diff([]string{"ses_4"}, got); diff != "" {
+			t.Error(diff)
+		}
+		if n := s.times(ask); n != asked {
+			t.Errorf("asked %d times, want %d", n, asked)
+		}
+	}
+	status := `{"directory":"/bad","payload":{"type":"session.status","properties":{"sessionID":"ses_1","status":{"type":"%s"}}}}`
+	wantVerdict(t, client.Deliver(t.Context(), restart.Delivery{Session: "ses_1", Directory: "/bad"}), "refused")
+	active(0)
+	client.Watch("/bad")
+	active(1)
+	active(1)
+	api.decode(fmt.Appendf(nil, status, "busy"), discard)
+	active(2, "/bad")
+	active(3, "/bad")
+	api.connected(t.Context())
+	var told []string
+	api.decode(fmt.Appendf(nil, status, "busy"), func(e restart.Event) { told = append(told, string(e.Kind)) })
+	if diff := cmp.Diff([]string{"started"}, told); diff != "" { // it may be another turn
+		t.Error(diff)
+	}
+	api.decode(fmt.Appendf(nil, status, "idle"), discard)
+	active(5)
+	active(5)
+}
+
+// A directory that waits for the network while it is loaded doesn't answer; a server that is stuck answers nothing.
+func TestActiveV1OfWhatHangs(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ well bool }{"a directory": {true}, "the server": {false}} {
+		synctest.Test(t, func(t *testing.T) {
+			api := newV1(newWire(Incarnation{Generation: V1, URL: "http://127.0.0.1:1"}))
+			api.wire.http.Transport = stuck{}
+			api.well = func(context.Context) bool { return c.well }
+			api.watch([]string{"/slow"})
+			start := time.Now()
+			got, err := api.active(t.Context())
+			if len(got) > 0 || (err == nil) != c.well || time.Since(start) != callTimeout {
+				t.Errorf("%s: got %v, %v after %s", name, got, err, time.Since(start))
+			}
+			if _, watched := api.dirs["/slow"]; watched == c.well {
+				t.Errorf("%s: watched is %v", name, watched)
+			}
+		})
+	}
+}
+
+// stuck is a server that accepts requests and answers none.
+type stuck struct{}
+
+func (stuck) RoundTrip(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, req.Context().Err()
 }
 
 func TestCallsV1(t *testing.T) {

@@ -59,6 +59,18 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// times tells how often a call was made.
+func (s *script) times(call string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c == call {
+			n++
+		}
+	}
+	return n
+}
+
 func (s *script) did(call string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,7 +48,7 @@ func (v *v1) decode(frame []byte, emit func(restart.Event)) {
 	}
 	switch kind := head.Payload.Type; {
 	case kind == "session.status" && p.Status.Type != "idle":
-		e.Kind = v.start(session)
+		e.Kind = v.start(session, head.Directory)
 	case kind == "session.status", kind == "session.idle":
 		e.Kind, e.Err = v.end(session)
 	case kind == "session.error":
@@ -72,7 +72,10 @@ func (v *v1) decode(frame []byte, emit func(restart.Event)) {
 	}
 }
 
-func (v *v1) start(session string) restart.EventKind {
+func (v *v1) start(session, dir string) restart.EventKind {
+	v.mu.Lock()
+	v.where[session] = dir
+	v.mu.Unlock()
 	delete(v.failed, session)
 	delete(v.why, session)
 	if v.busy[session] {
@@ -92,6 +95,7 @@ func (v *v1) end(session string) (restart.EventKind, string) {
 		return "", ""
 	}
 	v.busy[session] = false
+	v.left(session)
 	name, why := v.failed[session], v.why[session]
 	delete(v.failed, session)
 	delete(v.why, session)
@@ -132,7 +136,15 @@ func (v *v1) note(session string, frame []byte) {
 }
 
 func (v *v1) forget(session string) {
+	v.left(session)
 	delete(v.busy, session)
 	delete(v.failed, session)
 	delete(v.why, session)
+}
+
+// left says that the session doesn't execute any more.
+func (v *v1) left(session string) {
+	v.mu.Lock()
+	delete(v.where, session)
+	v.mu.Unlock()
 }

@@ -83,10 +83,18 @@ func (a answer) failure(what string) error {
 	if a.status >= 200 && a.status < 300 {
 		return fmt.Errorf("cannot %s: the server has no such call", what)
 	}
-	if tag := a.tag(); tag != "" {
-		return fmt.Errorf("cannot %s: the server answered %d %s", what, a.status, tag)
-	}
-	return fmt.Errorf("cannot %s: the server answered %d", what, a.status)
+	return &answeredError{what, a.status, a.tag()}
+}
+
+// answeredError is an answer that says no.
+type answeredError struct {
+	what   string // that can't be done
+	status int
+	tag    string // the server's name of the error; may be empty
+}
+
+func (e *answeredError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("cannot %s: the server answered %d %s", e.what, e.status, e.tag))
 }
 
 // unsentError is a failure before anything of the request was written.
