@@ -1,6 +1,7 @@
 package opencode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -117,16 +118,19 @@ func eachJob(ctx context.Context, q querier, s shape, raw string, f func(key, va
 }
 
 // parseJob reads one background job (claims generation, autumn 2026). A kind
-// that we don't know is kept by its own name: it can be parked all the same.
+// that we don't know is kept by its own name: it can be parked all the same, and
+// whatever session it names in the known ways waits for it.
 func parseJob(key, value string) (restart.Job, error) {
 	if key == jobPrefix {
 		return restart.Job{}, errors.New("its key names no notification")
 	}
+	type owner struct{ SessionID, ParentSessionID, ChildSessionID string }
 	var v *struct {
+		owner
 		Status   string
 		Recovery struct {
-			Kind, SessionID, Command                            string
-			ParentSessionID, ChildSessionID, Agent, Description string
+			owner
+			Kind, Command, Description string
 		}
 	}
 	if err := json.Unmarshal([]byte(value), &v); err != nil {
@@ -135,16 +139,13 @@ func parseJob(key, value string) (restart.Job, error) {
 	if v == nil {
 		return restart.Job{}, errors.New("its value is null")
 	}
-	job := restart.Job{Key: key, Kind: v.Recovery.Kind, Status: v.Status}
-	switch job.Kind {
-	case "shell":
-		job.Session, job.Text = v.Recovery.SessionID, v.Recovery.Command
-	case "subagent":
-		job.Session, job.Child = v.Recovery.ParentSessionID, v.Recovery.ChildSessionID
-		job.Text = v.Recovery.Description
-	case "":
-		job.Kind = "unknown"
+	own, all := v.Recovery.owner, v.owner
+	job := restart.Job{
+		Key: key, Kind: cmp.Or(v.Recovery.Kind, "unknown"), Status: v.Status,
+		Child: cmp.Or(own.ChildSessionID, all.ChildSessionID),
+		Text:  cmp.Or(v.Recovery.Command, v.Recovery.Description),
 	}
+	job.Session = cmp.Or(own.SessionID, own.ParentSessionID, all.SessionID, all.ParentSessionID, job.Child)
 	return job, nil
 }
 

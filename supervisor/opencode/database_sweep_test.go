@@ -29,6 +29,10 @@ func TestSweepFindsAllThatWouldResume(t *testing.T) {
 	s.job("n2", agentJob)
 	s.job("n3", `{"status":"running","recovery":{"kind":"cron"}}`)
 	s.job("n4", `{"status":"error"}`)
+	s.job("n5", `{"status":"running","recovery":{"kind":"cron","sessionID":"ses_1"}}`)
+	s.job("n6", `{"status":"running","sessionID":"ses_1"}`)
+	s.job("n7", `{"status":"running","parentSessionID":"ses_1","childSessionID":"ses_2","recovery":{"kind":"swarm","description":"many"}}`)
+	s.job("n8", `{"status":"running","recovery":{"kind":"subagent","childSessionID":"ses_2"}}`)
 	s.exec(`INSERT INTO kv VALUES ('job.background', 'not a job', 0, 0), ('job.background0', 'nor this', 0, 0), ('JOB.BACKGROUND/x', 'nor', 0, 0)`)
 
 	sweep, err := s.open(V2).Sweep(t.Context())
@@ -55,6 +59,10 @@ func TestSweepFindsAllThatWouldResume(t *testing.T) {
 			{Key: "job.background/n2", Kind: "subagent", Session: "ses_1", Child: "ses_2", Text: "look for it", Status: "running"},
 			{Key: "job.background/n3", Kind: "cron", Status: "running"},
 			{Key: "job.background/n4", Kind: "unknown", Status: "error"},
+			{Key: "job.background/n5", Kind: "cron", Session: "ses_1", Status: "running"},
+			{Key: "job.background/n6", Kind: "unknown", Session: "ses_1", Status: "running"},
+			{Key: "job.background/n7", Kind: "swarm", Session: "ses_1", Child: "ses_2", Text: "many", Status: "running"},
+			{Key: "job.background/n8", Kind: "subagent", Session: "ses_2", Child: "ses_2", Status: "running"},
 		},
 	}
 	if diff := cmp.Diff(want, sweep); diff != "" {
