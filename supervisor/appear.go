@@ -15,10 +15,10 @@ import (
 // the user's terminal interface starts one when it finds none. It begins once
 // the program is known, and ends with the supervisor.
 func (s *supervisor) watchRegistrations() {
-	if s.watching || s.install.Generation != opencode.V2 {
+	if s.watching || s.program().Generation != opencode.V2 {
 		return
 	}
-	dir := s.install.RegistrationDir()
+	dir := s.program().RegistrationDir()
 	w, err := fsnotify.NewWatcher()
 	if err == nil {
 		if err = os.MkdirAll(dir, 0o700); err == nil {
@@ -77,6 +77,6 @@ func (s *supervisor) lookForSuccessor() {
 	defer cancel()
 	_, err := install.Discover(ctx)
 	if incumbent := new(opencode.IncumbentError); err == nil || errors.As(err, &incumbent) {
-		s.submit(Input{Kind: InAppear})
+		s.report(Input{Kind: InAppear})
 	}
 }

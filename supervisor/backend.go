@@ -214,20 +214,27 @@ func (s *supervisor) Dismiss(ctx context.Context, id string, at int64) (control.
 
 // StartServer implements control.Backend.
 func (s *supervisor) StartServer(ctx context.Context) (control.Status, error) {
-	s.submit(Input{Kind: InStart})
-	return s.settled(ctx, Running)
+	return s.wish(ctx, InStart, Running)
 }
 
 // StopServer implements control.Backend.
 func (s *supervisor) StopServer(ctx context.Context) (control.Status, error) {
-	s.submit(Input{Kind: InStop})
-	return s.settled(ctx, Stopped)
+	return s.wish(ctx, InStop, Stopped)
 }
 
 // RestartServer implements control.Backend.
 func (s *supervisor) RestartServer(ctx context.Context) (control.Status, error) {
-	s.submit(Input{Kind: InRestart})
-	return s.settled(ctx, Running)
+	return s.wish(ctx, InRestart, Running)
+}
+
+// wish hands the loop what the user wants, and waits for phase want.
+func (s *supervisor) wish(ctx context.Context, kind InputKind, want Phase) (control.Status, error) {
+	durable := s.submit(Input{Kind: kind})
+	st, err := s.settled(ctx, want)
+	if err == nil {
+		err = durable
+	}
+	return st, err
 }
 
 // settled waits until the server is in phase want, or in one that it doesn't leave soon by itself.
@@ -244,14 +251,14 @@ func (s *supervisor) settled(ctx context.Context, want Phase) (control.Status, e
 			if reason == "" {
 				reason = "see: intermission status"
 			}
-			return control.Status{}, &control.Error{Code: control.CodeFailed, Message: fmt.Sprintf("the server is %s: %s", st.Phase, reason)}
+			return control.Status{}, &control.Error{Code: control.CodeFailed, Message: fmt.Sprintf("the server's state is %s: %s", st.Phase, reason)}
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
 			return control.Status{}, ctx.Err()
 		case <-s.life.Done():
-			return control.Status{}, &control.Error{Code: control.CodeNoSupervisor, Message: "the supervisor is ending"}
+			return control.Status{}, errEnding
 		}
 	}
 }

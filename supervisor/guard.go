@@ -31,7 +31,7 @@ func (s *supervisor) guardOf(r record, gone <-chan struct{}) *guard {
 	g.record.Store(&r)
 	s.workers.Go(func() {
 		defer close(g.parked)
-		if s.install.LockPath() != "" {
+		if s.program().LockPath() != "" {
 			g.err = s.parkAtLock(g)
 			return
 		}
@@ -83,7 +83,7 @@ func (s *supervisor) lockOrLoss(ctx context.Context, g *guard) (*platform.Server
 	}
 	granted := make(chan grant, 1)
 	s.workers.Go(func() {
-		lock, err := platform.WaitServerLock(ctx, s.install.LockPath())
+		lock, err := platform.WaitServerLock(ctx, s.program().LockPath())
 		granted <- grant{lock, err}
 	})
 	select {
@@ -156,7 +156,7 @@ func (s *supervisor) causeOf(g *guard, r record) restart.Cause {
 // endedWell says that a v2 server ended gracefully, whoever asked it to: then it
 // has removed its registration; a kill leaves it.
 func (s *supervisor) endedWell(r record) bool {
-	return r.Ready && r.Generation == opencode.V2 && !s.install.Registered(r.ID)
+	return r.Ready && r.Generation == opencode.V2 && !s.program().Registered(r.ID)
 }
 
 // parkTimeout bounds a park, with all its attempts on a locked database.
@@ -207,9 +207,10 @@ func (s *supervisor) holdsLock() bool {
 // standGuard waits, once, for the end of a server that can't be adopted (yet), and
 // parks what it leaves. If that can't be, it keeps the lock.
 func (s *supervisor) standGuard() {
+	install := s.program()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.install.LockPath() == "" || s.held != nil || s.standing != nil {
+	if install.LockPath() == "" || s.held != nil || s.standing != nil {
 		return
 	}
 	ended := make(chan struct{})
@@ -221,14 +222,14 @@ func (s *supervisor) standGuard() {
 		s.mu.Unlock()
 		close(ended)
 		if took {
-			s.submit(Input{Kind: InAppear})
+			s.report(Input{Kind: InAppear})
 		}
 	})
 }
 
 // guardUnattended says whether the server's end brought a change.
 func (s *supervisor) guardUnattended() bool {
-	lock, err := platform.WaitServerLock(s.life, s.install.LockPath())
+	lock, err := platform.WaitServerLock(s.life, s.program().LockPath())
 	if err != nil {
 		return false
 	}
@@ -260,6 +261,20 @@ func (s *supervisor) relieve() {
 	}
 }
 
+// alone makes sure that no healthy server works on the database: one of another
+// release channel has a lock of its own.
+func alone(ctx context.Context, install *opencode.Install) error {
+	inc, err := install.Discover(ctx)
+	incumbent := new(opencode.IncumbentError)
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s works on the database", inc)
+	case errors.As(err, &incumbent) && incumbent.Kind == opencode.Healthy:
+		return err
+	}
+	return nil
+}
+
 // park moves what the server would resume by itself into the ledger. No server
 // may be up; release, if not nil, is called as soon as one may be.
 func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
@@ -268,13 +283,16 @@ func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
 		return fmt.Errorf("cannot park: %w", err)
 	}
 	s.mu.Lock()
-	db := s.database
+	db, install := s.database, s.install
 	s.mu.Unlock()
 	if db == nil {
 		return errors.New("cannot park: the server's database can't be opened")
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
 	defer cancel()
+	if err := alone(ctx, install); err != nil {
+		return fmt.Errorf("cannot park: %w", err)
+	}
 	began := time.Now()
 	cleared := func() {
 		s.Log.Debug("nothing is left that a server would resume", "after", time.Since(began))
@@ -284,7 +302,7 @@ func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
 	}
 	parked, err := ledger.Park(ctx, db, restart.ParkOptions{
 		Incarnation: r.ID, Cause: cause, At: began.UnixMilli(), Since: r.Since,
-		Generation: string(s.install.Generation), Database: db.Path(), Cleared: cleared,
+		Generation: string(install.Generation), Database: db.Path(), Cleared: cleared,
 	})
 	if err != nil {
 		return fmt.Errorf("cannot park: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,12 +40,11 @@ func (s *supervisor) halt() Input {
 	s.bringDown(ctx, c, tree)
 	select {
 	case <-c.done:
-	case <-time.After(parkTimeout + 10*time.Second):
-		s.unsuspend(c)
-		return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) did not end within %s; look at it, then: intermission stop", c.Identity.PID, s.Config.Server.StopTimeout)}
+	case <-ctx.Done():
+		return s.stopFailed(c)
 	}
 	// Those that were reparented and have lost the marker are known from before.
-	platform.KillTree(s.life, tree, toolGrace)
+	platform.KillTree(ctx, tree, toolGrace)
 	if c.guard.err != nil {
 		return Input{Kind: InUnsafe, Reason: c.guard.err.Error()}
 	}
@@ -61,8 +61,12 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
 	asked := time.Now().UnixMilli()
 	active, err := c.client.Active(ctx)
 	if err != nil {
-		s.Log.Warn("the server doesn't say what is active; the events do", "error", err)
-		active = s.activeSessions()
+		s.Log.Warn("the server doesn't say what is active; its events and the ledger do", "error", err)
+		claims, err := ledger.Claims(context.WithoutCancel(ctx))
+		if err != nil {
+			s.Log.Error("the ledger's claims can't be read", "error", err)
+		}
+		active = slices.Concat(active, s.activeSessions(), claims)
 	}
 	if err := ledger.Suspend(context.WithoutCancel(ctx), active, asked); err != nil {
 		s.Log.Error("what is active could not be written to the ledger", "error", err)
@@ -97,8 +101,15 @@ func (s *supervisor) waiting(ctx context.Context, c *incarnation, active []strin
 	return waiting
 }
 
-// unsuspend takes suspend back, for the server goes on.
-func (s *supervisor) unsuspend(c *incarnation) {
+// stopFailed says what kept the server, or its end, from being dealt with in time.
+func (s *supervisor) stopFailed(c *incarnation) Input {
+	select {
+	case <-c.gone:
+		return Input{Kind: InUnsafe, Reason: "the server has ended, but what it left could not be parked in time; look at the supervisor's log, then: intermission stop"}
+	default:
+	}
+	c.guard.stopping.Store(false)
+	c.client.Unquiesce()
 	ledger, _ := s.book()
 	ctx, cancel := context.WithTimeout(s.life, askTimeout)
 	defer cancel()
@@ -108,13 +119,16 @@ func (s *supervisor) unsuspend(c *incarnation) {
 	if err := s.resync(ctx, c); err != nil {
 		s.Log.Warn("what is active is not known", "error", err)
 	}
+	return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) did not end within %s, not even at SIGKILL; look at it with ps, then: intermission stop", c.Identity.PID, s.Config.Server.StopTimeout)}
 }
 
-// bringDown escalates until the server has ended or ctx has: its API, SIGTERM
-// after it was given half of the time, SIGKILL shortly before the deadline.
+// bringDown escalates until the server has ended: its API within half of the
+// time, SIGTERM until four fifths of it, then SIGKILL; the rest is for its end to
+// be dealt with.
 func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platform.Identity) {
-	total := s.Config.Server.StopTimeout
-	ask, cancel := context.WithTimeout(ctx, min(total/2, 10*time.Second))
+	deadline, _ := ctx.Deadline()
+	part := func(n int) time.Time { return deadline.Add(-s.Config.Server.StopTimeout * time.Duration(10-n) / 10) }
+	ask, cancel := context.WithDeadline(ctx, part(5))
 	defer cancel()
 	accepted := false
 	var err error
@@ -128,16 +142,16 @@ func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platf
 	if err != nil {
 		s.Log.Warn("the server doesn't stop when asked", "error", err)
 	}
-	if accepted && ended(c, total/2) {
+	if accepted && ended(c, part(5)) {
 		return
 	}
 	s.tell(c, platform.Terminate)
-	if ended(c, total/4) {
+	if ended(c, part(8)) {
 		return
 	}
 	s.Log.Warn("the server doesn't end at SIGTERM; killing it", "pid", c.Identity.PID)
 	s.tell(c, platform.Kill)
-	ended(c, total/4)
+	ended(c, deadline)
 }
 
 // tell signals the server, by its identity.
@@ -148,8 +162,9 @@ func (s *supervisor) tell(c *incarnation, sig platform.Sig) {
 	}
 }
 
-func ended(c *incarnation, within time.Duration) bool {
-	t := time.NewTimer(within)
+// ended waits until the server's process has ended, or the deadline has come.
+func ended(c *incarnation, deadline time.Time) bool {
+	t := time.NewTimer(time.Until(deadline))
 	defer t.Stop()
 	select {
 	case <-c.gone:
@@ -189,8 +204,16 @@ func without(ids []platform.Identity, one platform.Identity) []platform.Identity
 // signalled. What it left is parked.
 func (s *supervisor) haltUnattended() Input {
 	r, ok := loadRecord(s.Paths.ServerRecord)
-	if !ok || s.dataLock == nil || s.database == nil {
-		return Input{Kind: InStopped} // nothing of ours can be up
+	s.mu.Lock()
+	ready := s.dataLock != nil && s.database != nil
+	s.mu.Unlock()
+	switch {
+	case !ok:
+		return Input{Kind: InStopped}
+	case !ready && r.Identity.Alive():
+		return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) runs, and can't be stopped without losing what it works on; solve what status says first", r.Identity.PID)}
+	case !ready:
+		return Input{Kind: InStopped}
 	}
 	s.sweepProcesses(r)
 	if r.Identity.Alive() {

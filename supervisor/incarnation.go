@@ -95,7 +95,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	clear(s.active)
 	s.mu.Unlock()
 	s.workers.Go(func() { s.listen(ctx, c) })
-	s.workers.Go(func() { c.await(gone) })
+	s.workers.Go(func() { c.await(s.life, gone) })
 	s.workers.Go(func() { s.lose(c.guard, c.gone) })
 	s.workers.Go(func() { s.conclude(c) })
 	return nil
@@ -122,14 +122,22 @@ func (s *supervisor) watchDirectories(ctx context.Context, c *incarnation) {
 }
 
 // await closes gone at the end of the process, with its exit where it is our child.
-func (c *incarnation) await(gone <-chan struct{}) {
+func (c *incarnation) await(ctx context.Context, gone <-chan struct{}) {
 	c.exit = platform.Exit{Code: -1}
 	switch {
 	case c.start != nil && c.Spawned == c.Identity:
-		<-c.start.ended
-		c.exit = c.start.exit
+		select {
+		case <-c.start.ended:
+			c.exit = c.start.exit
+		case <-ctx.Done():
+			return
+		}
 	case gone != nil:
-		<-gone
+		select {
+		case <-gone:
+		case <-ctx.Done():
+			return
+		}
 	}
 	close(c.gone)
 }
@@ -148,19 +156,38 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 		resumer.Observe(e)
 		s.observe(e)
 	}
+	asides := make(chan restart.Event, 64)
+	defer close(asides)
+	s.workers.Go(func() { s.attendAside(ctx, c, asides) })
 	handleAll := func(e restart.Event) {
-		if c.Mark == "" && e.Kind == restart.EventProgress {
-			c.remember(ctx)
+		switch e.Kind {
+		case restart.EventAsked, restart.EventProgress:
+			select {
+			case asides <- e:
+			default: // the next one does as well
+			}
 		}
-		if e.Kind == restart.EventAsked {
-			s.workers.Go(func() { s.noteWaiting(ctx, c, e) })
-			return
+		if e.Kind != restart.EventAsked {
+			handle(e)
 		}
-		handle(e)
 	}
 	resync := func(ctx context.Context) error { return s.resync(ctx, c) }
 	if err := c.client.Events(ctx, handleAll, resync); err != nil && ctx.Err() == nil {
 		s.Log.Error("the server's events are lost", "error", err)
+	}
+}
+
+// attendAside does what events ask for and what would hold up the stream.
+func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-chan restart.Event) {
+	var remembered time.Time
+	for e := range asides {
+		switch {
+		case e.Kind == restart.EventAsked && !c.guard.stopping.Load():
+			s.noteWaiting(ctx, c, e)
+		case c.Mark == "" && time.Since(remembered) > time.Second:
+			c.remember(ctx)
+			remembered = time.Now()
+		}
 	}
 }
 
@@ -201,6 +228,11 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	ledger, _ := s.book()
 	asked := time.Now().UnixMilli()
 	active, err := c.client.Active(ctx)
+	if err != nil && c.Generation == opencode.V1 {
+		// One directory that can't be asked must not cost the events of all.
+		s.Log.Warn("what is active is not known everywhere; what events told stays", "error", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("cannot ask what is active: %w", err)
 	}
@@ -220,7 +252,11 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 // conclude is the only way out of an incarnation: once its process has ended and
 // its claims are parked, it ends what is left of its processes and reports.
 func (s *supervisor) conclude(c *incarnation) {
-	<-c.gone
+	select {
+	case <-c.gone:
+	case <-s.life.Done():
+		return
+	}
 	<-c.guard.parked
 	c.quit()
 	_, resumer := s.book()
@@ -239,7 +275,7 @@ func (s *supervisor) conclude(c *incarnation) {
 	in := s.classify(c, tail)
 	in.Seq = c.seq
 	close(c.done)
-	s.submit(in)
+	s.report(in)
 	debug.FreeOSMemory() // a large park is the most that we ever hold, and long idle time follows
 }
 
@@ -259,7 +295,7 @@ func (s *supervisor) classify(c *incarnation, tail []string) Input {
 		graceful = s.endedWell(c.record)
 	}
 	switch {
-	case graceful && c.exit.Code == 0 && !s.install.Fresh():
+	case graceful && c.exit.Code <= 0 && !s.program().Fresh(): // below 0: adopted, not known
 		return Input{Kind: InRenewed}
 	case graceful:
 		return Input{Kind: InLeft, Reason: "the server was stopped from outside; start it with: intermission start"}

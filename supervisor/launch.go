@@ -29,6 +29,7 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 		if r.ID != "" && r.ID != adopted.ID && r.Ready {
 			s.sweepProcesses(r) // of the one before, whose end nobody saw
 		}
+		s.standGuard() // until it is attended
 		return s.begun(adopted, nil, nil, seq, InAdopted)
 	case s.life.Err() != nil:
 		return Input{Kind: InUnsafe, Reason: "the supervisor is ending"}
@@ -56,7 +57,7 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 // prepare finds the program and opens what belongs to it: ledger, data directory
 // and database. Without all of them no server may be started.
 func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
-	if s.install == nil || !s.install.Fresh() {
+	if found := s.program(); found == nil || !found.Fresh() {
 		install, err := opencode.Locate(ctx, opencode.Config{
 			Command:    s.Config.Server.Command,
 			Generation: s.Config.Server.Generation,
@@ -72,7 +73,7 @@ func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
 		s.watchRegistrations()
 		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
 	}
-	path, err := s.install.DatabasePath()
+	path, err := s.program().DatabasePath()
 	if err != nil {
 		return Input{Kind: InUnsafe, Reason: err.Error()}, false
 	}
@@ -90,17 +91,34 @@ func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
 		}
 		s.dataLock = lock
 	}
-	if s.database == nil || s.database.Path() != path {
-		db, err := opencode.OpenDatabase(path, s.install.Generation)
-		if err != nil {
-			return Input{Kind: InUnsafe, Reason: err.Error()}, false
-		}
-		s.mu.Lock()
-		s.database = db
-		s.mu.Unlock()
+	if in, ok := s.openDatabase(path, s.program().Generation); !ok {
+		return in, false
 	}
 	if _, err := s.openLedger(); err != nil {
 		return Input{Kind: InUnsafe, Reason: err.Error()}, false
+	}
+	return Input{}, true
+}
+
+// openDatabase opens the server's database, anew when the program is of another generation now.
+func (s *supervisor) openDatabase(path string, generation opencode.Generation) (Input, bool) {
+	s.mu.Lock()
+	before := s.database
+	s.mu.Unlock()
+	if before != nil && before.Path() == path && before.Generation() == generation {
+		return Input{}, true
+	}
+	db, err := opencode.OpenDatabase(path, generation)
+	if err != nil {
+		return Input{Kind: InUnsafe, Reason: err.Error()}, false
+	}
+	s.mu.Lock()
+	s.database = db
+	s.mu.Unlock()
+	if before != nil {
+		if err := before.Close(); err != nil {
+			s.Log.Warn("the server's former database did not close cleanly", "error", err)
+		}
 	}
 	return Input{}, true
 }
@@ -120,10 +138,13 @@ func (s *supervisor) takeOver(ctx context.Context, r record) (record, error) {
 		if err == nil || errors.Is(err, opencode.ErrNone) {
 			return found, err
 		}
-		if incumbent := new(opencode.IncumbentError); errors.As(err, &incumbent) && incumbent.Kind == opencode.Unauthorized {
-			return record{}, err // waiting doesn't change a password
+		incumbent := new(opencode.IncumbentError)
+		if !errors.As(err, &incumbent) || incumbent.Kind != opencode.Healthy {
+			s.standGuard() // it may end before it can be adopted
 		}
-		s.standGuard() // it may end before it can be adopted
+		if incumbent.Kind == opencode.Unauthorized || incumbent.Kind == opencode.Healthy {
+			return record{}, err // waiting changes neither a password nor a release channel
+		}
 		select {
 		case <-ctx.Done():
 			return record{}, err
@@ -134,22 +155,22 @@ func (s *supervisor) takeOver(ctx context.Context, r record) (record, error) {
 }
 
 func (s *supervisor) lookForLiving(ctx context.Context, r record) (record, error) {
-	if s.install.Generation == opencode.V1 {
+	if s.program().Generation == opencode.V1 {
 		return lookForV1(ctx, r)
 	}
-	inc, err := s.install.Discover(ctx)
+	inc, err := s.program().Discover(ctx)
 	if err == nil {
 		return s.recordOf(inc, r)
 	}
 	if !errors.Is(err, opencode.ErrNone) {
 		return record{}, err
 	}
-	lock, lockErr := platform.TryServerLock(s.install.LockPath())
+	lock, lockErr := platform.TryServerLock(s.program().LockPath())
 	switch {
 	case lockErr == nil:
 		return record{}, errors.Join(err, lock.Unlock())
 	case errors.Is(lockErr, platform.ErrLocked):
-		return record{}, errors.New("an OpenCode server holds the lock, but is not registered; see who it is with: fuser " + s.install.LockPath())
+		return record{}, errors.New("an OpenCode server holds the lock, but is not registered; see who it is with: fuser " + s.program().LockPath())
 	}
 	return record{}, fmt.Errorf("cannot try the server's lock: %w", lockErr)
 }
@@ -185,7 +206,7 @@ func (s *supervisor) recordOf(inc opencode.Incarnation, old record) (record, err
 
 // parkLocked parks while it holds the server's lock, which proves that none is up.
 func (s *supervisor) parkLocked(r record, cause restart.Cause) error {
-	path := s.install.LockPath()
+	path := s.program().LockPath()
 	if path == "" {
 		return s.park(r, cause, nil)
 	}

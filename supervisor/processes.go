@@ -36,7 +36,7 @@ func (s *supervisor) sweepProcesses(r record) {
 // successor tells which processes belong to another registered server than r.
 func (s *supervisor) successor(ctx context.Context, r record) func(platform.Identity) bool {
 	var theirs []platform.Identity
-	if inc, err := s.install.Discover(ctx); err == nil && inc.ID != r.ID && (r.Ready || !r.owns(inc.PID)) {
+	if inc, err := s.program().Discover(ctx); err == nil && inc.ID != r.ID && (r.Ready || !r.owns(inc.PID)) {
 		if id, err := platform.Identify(inc.PID); err == nil {
 			theirs, _ = platform.Tree(ctx, id, "")
 		}

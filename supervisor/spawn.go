@@ -19,7 +19,7 @@ import (
 // of it is left running, and what it left in its database is parked.
 func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
 	r := record{Since: time.Now().UnixMilli()}
-	r.ID, r.Generation, r.Version = uuid.NewString(), s.install.Generation, s.install.Version
+	r.ID, r.Generation, r.Version = uuid.NewString(), s.program().Generation, s.program().Version
 	r.Mark = r.ID
 	_, r.Output = s.out.last(0, 0)
 	port, in, ok := s.choosePort()
@@ -30,13 +30,13 @@ func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
 	if r.Generation == opencode.V1 {
 		r.URL = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	argv, env := s.install.Spawn(r.ID, port, r.Password)
+	argv, env := s.program().Spawn(r.ID, port, r.Password)
 	// The intent first: should we die before the pid is known, the mark in the
 	// environment finds what was started.
 	if err := r.save(s.Paths.ServerRecord); err != nil {
 		return Input{Kind: InUnsafe, Reason: err.Error()}
 	}
-	child, err := platform.Start(platform.Spec{Argv: argv, Env: env, Dir: s.install.Home(), Output: s.out.file})
+	child, err := platform.Start(platform.Spec{Argv: argv, Env: env, Dir: s.program().Home(), Output: s.out.file})
 	if err != nil {
 		removeRecord(s.Paths.ServerRecord)
 		return Input{Kind: InRefused, Reason: fmt.Sprintf("cannot start %s: %v", argv[0], err)}
@@ -51,7 +51,7 @@ func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
 
 // choosePort gives v1's port: the configured one, or a free one.
 func (s *supervisor) choosePort() (int, Input, bool) {
-	if s.install.Generation != opencode.V1 {
+	if s.program().Generation != opencode.V1 {
 		return 0, Input{}, true
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Config.Server.Port)))
@@ -74,10 +74,10 @@ type starting struct {
 func newStart(s *supervisor, child *platform.Child, r record) *starting {
 	ctx, stop := context.WithCancel(s.life)
 	st := &starting{child: child, ended: make(chan struct{}), lines: make(chan string), stop: stop}
-	s.workers.Go(func() {
+	go func() { // ends with the child, which may outlive us
 		st.exit = child.Wait()
 		close(st.ended)
-	})
+	}()
 	s.workers.Go(func() {
 		_ = s.out.follow(ctx, r.Output, func(line string) error {
 			select {
@@ -98,7 +98,7 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 	spawned := r // r changes below
 	s.workers.Go(func() { s.failFast(ready, cancel, spawned, st) })
 	var g *guard
-	inc, err := s.install.AwaitReady(ready, opencode.ReadySource{
+	inc, err := s.program().AwaitReady(ready, opencode.ReadySource{
 		ID: r.ID, PID: r.PID, Password: r.Password, Since: time.UnixMilli(r.Since),
 		Owns: r.owns, Lines: st.lines, Exited: st.ended, ExitCode: func() int { return st.exit.Code },
 		// From now on it holds the lock, and may sweep before it is healthy.
@@ -116,7 +116,7 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 	if !ours {
 		// Another server won the race for the lock, and ours gave up: take that one.
 		r.Spawned, r.Mark = platform.Identity{}, ""
-		return s.begun(r, nil, g, seq, InAdopted)
+		return s.begun(r, nil, nil, seq, InAdopted)
 	}
 	return s.begun(r, st, g, seq, InReady)
 }
@@ -124,7 +124,7 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 // failFast ends the wait for a server that exited, left no process behind, and
 // leaves its lock free: nothing will register any more.
 func (s *supervisor) failFast(ctx context.Context, give context.CancelFunc, r record, st *starting) {
-	if !platform.FindsOrphans || s.install.LockPath() == "" {
+	if !platform.FindsOrphans || s.program().LockPath() == "" {
 		return
 	}
 	select {
@@ -141,7 +141,7 @@ func (s *supervisor) failFast(ctx context.Context, give context.CancelFunc, r re
 		if tree, err := platform.Tree(ctx, r.Spawned, r.marker()); err != nil || len(tree) > 0 {
 			continue
 		}
-		if lock, err := platform.TryServerLock(s.install.LockPath()); err == nil {
+		if lock, err := platform.TryServerLock(s.program().LockPath()); err == nil {
 			s.release(lock)()
 			give()
 			return
@@ -175,6 +175,9 @@ func (s *supervisor) explain(ctx context.Context, r record, st *starting, err er
 func (s *supervisor) abandon(r record, st *starting, g *guard, in Input) Input {
 	st.stop()
 	s.sweepProcesses(r)
+	if g != nil {
+		s.workers.Go(func() { s.lose(g, st.ended) })
+	}
 	<-st.ended
 	tail, _ := s.out.last(20, r.Output)
 	s.setLastExit(st.exit, tail)
@@ -182,7 +185,7 @@ func (s *supervisor) abandon(r record, st *starting, g *guard, in Input) Input {
 		select {
 		case <-g.parked:
 		case <-time.After(2 * parkTimeout):
-			return Input{Kind: InUnsafe, Reason: "the server's lock is held although the server is gone; see who holds it with: fuser " + s.install.LockPath()}
+			return Input{Kind: InUnsafe, Reason: "the server's lock is held although the server is gone; see who holds it with: fuser " + s.program().LockPath()}
 		}
 		if g.err != nil {
 			return Input{Kind: InUnsafe, Reason: g.err.Error()}

@@ -223,8 +223,8 @@ func reduceStarting(p Policy, s State, in Input) (State, []Effect) {
 	case InRefused:
 		s.Phase, s.Reason = Failed, in.Reason
 		return s, nil
-	case InDied:
-		return died(p, s, in)
+	case InDied, InLeft, InRenewed: // it was ready, and had ended before that was told
+		return reduceRunning(p, s, in)
 	}
 	return s, nil
 }

@@ -5,7 +5,7 @@
 //
 //	stopped  ── boot, start, appear ──▶ starting
 //	stopped  ── restart ──▶ stopping
-//	starting ── parked ──▶ stopped
+//	starting ── parked, left ──▶ stopped
 //	starting ── ready, adopted ──▶ running
 //	starting ── adopted, stop, restart, leave ──▶ stopping
 //	starting ── died ──▶ backoff
@@ -88,7 +88,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	lock, err := takeInstanceLock(ctx, o.Paths.InstanceLock)
+	lock, err := patiently(ctx, platform.TryLock, o.Paths.InstanceLock)
 	if errors.Is(err, platform.ErrLocked) {
 		return &AlreadyRunningError{Lock: o.Paths.InstanceLock}
 	}
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) error {
 	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
 	// The same state with another runtime directory (a session with XDG_RUNTIME_DIR,
 	// a job without) must not be supervised twice either.
-	state, err := platform.TryLockDir(o.Paths.State)
+	state, err := patiently(ctx, platform.TryLockDir, o.Paths.State)
 	if errors.Is(err, platform.ErrLocked) {
 		return &AlreadyRunningError{Lock: o.Paths.State}
 	}
@@ -140,11 +140,11 @@ func Run(ctx context.Context, o Options) error {
 // lockPatience is how long a supervisor that was killed may take to be gone whole.
 const lockPatience = time.Second
 
-// takeInstanceLock takes the lock, or gives up when a living supervisor keeps it.
-func takeInstanceLock(ctx context.Context, path string) (*platform.Lock, error) {
+// patiently takes a lock, or gives up when a living supervisor keeps it.
+func patiently(ctx context.Context, try func(string) (*platform.Lock, error), path string) (*platform.Lock, error) {
 	deadline := time.Now().Add(lockPatience)
 	for {
-		lock, err := platform.TryLock(path)
+		lock, err := try(path)
 		if !errors.Is(err, platform.ErrLocked) || time.Now().After(deadline) {
 			return lock, err
 		}
@@ -156,11 +156,11 @@ func takeInstanceLock(ctx context.Context, path string) (*platform.Lock, error) 
 	}
 }
 
-// submission is an input on its way to the loop, with a channel that is closed
-// once it has been reduced.
+// submission is an input on its way to the loop, with a channel that is answered
+// once it has been reduced, with what went wrong at once.
 type submission struct {
 	Input
-	done chan struct{}
+	done chan error
 }
 
 // supervisor is the loop and what it holds. Fields of the second group belong
@@ -183,8 +183,8 @@ type supervisor struct {
 	mu       sync.Mutex
 	standing chan struct{}        // closed when the guard of a server that can't be adopted has ended; nil when none stands
 	held     *platform.ServerLock // kept by a park that failed, so that nobody starts a server
-	install  *opencode.Install    // written by the act under way only, which may read it without mu
-	database *opencode.Database   // likewise
+	install  *opencode.Install    // the program as it was found last; nil before
+	database *opencode.Database
 	state    State
 	ledger   *restart.Ledger  // nil until it could be opened
 	resumer  *restart.Resumer // nil as long as ledger
@@ -211,35 +211,41 @@ func (s *supervisor) loop(ctx context.Context) {
 	if err != nil {
 		s.state.Reason = err.Error()
 	}
-	s.step(Input{Kind: InBoot, At: time.Now()})
+	_ = s.step(Input{Kind: InBoot, At: time.Now()}) // no wish to be saved
 	leaving := ctx.Done()
 	for {
 		select {
 		case <-leaving:
 			leaving = nil
-			s.step(Input{Kind: InLeave, At: time.Now()})
+			_ = s.step(Input{Kind: InLeave, At: time.Now()}) // no wish to be saved
 		case in := <-s.inputs:
-			s.step(in.Input)
-			close(in.done)
+			in.done <- s.step(in.Input)
 		case <-s.left:
 			return
 		}
 	}
 }
 
-// submit hands an input to the loop and waits until it was reduced, or until the supervisor ends.
-func (s *supervisor) submit(in Input) {
+// submit hands an input to the loop and waits until it was reduced, or until the
+// supervisor ends. Its error is that of a wish that could not be made durable.
+func (s *supervisor) submit(in Input) error {
 	in.At = time.Now()
-	sub := submission{in, make(chan struct{})}
+	sub := submission{in, make(chan error, 1)}
 	select {
 	case s.inputs <- sub:
-		<-sub.done
+		return <-sub.done
 	case <-s.life.Done():
+		return errEnding
 	}
 }
 
+var errEnding = &control.Error{Code: control.CodeNoSupervisor, Message: "the supervisor is ending"}
+
+// report submits what an act or a timer has to say; nobody waits for an answer.
+func (s *supervisor) report(in Input) { _ = s.submit(in) }
+
 // step reduces one input and begins its effects. Only the loop calls it.
-func (s *supervisor) step(in Input) {
+func (s *supervisor) step(in Input) (err error) {
 	s.mu.Lock()
 	before := s.state
 	next, effects := Reduce(s.Policy, s.state, in)
@@ -256,30 +262,28 @@ func (s *supervisor) step(in Input) {
 		s.Log.Log(context.Background(), level, "the server is "+string(next.Phase), "was", before.Phase, "input", in.Kind, "reason", next.Reason)
 	}
 	for _, e := range effects {
-		s.perform(next, e)
+		if e.Kind == DoSaveWish {
+			err = saveWish(s.Paths.State, next.Wish)
+			continue
+		}
+		s.perform(e)
 	}
 	if before.Phase != next.Phase && in.Kind != InRefused && (next.Phase == Stopped || next.Phase == Failed || next.Phase == Backoff) {
 		s.workers.Go(s.lookForSuccessor) // it may have come while the act was under way
 	}
 	s.notify()
+	return err
 }
 
-func (s *supervisor) perform(st State, e Effect) {
+func (s *supervisor) perform(e Effect) {
 	switch e.Kind {
 	case DoLaunch:
 		s.begin(e.Seq, func(ctx context.Context) Input { return s.launch(ctx, e.Seq, e.Spawn) })
 	case DoHalt:
 		s.begin(e.Seq, func(context.Context) Input { return s.halt() })
 	case DoArm:
-		timer := time.AfterFunc(e.Delay, func() { s.submit(Input{Kind: InTimer, Seq: e.Seq}) })
+		timer := time.AfterFunc(e.Delay, func() { s.report(Input{Kind: InTimer, Seq: e.Seq}) })
 		context.AfterFunc(s.life, func() { timer.Stop() })
-	case DoSaveWish:
-		if err := saveWish(s.Paths.State, st.Wish); err != nil {
-			s.Log.Error("the wish is not durable", "error", err)
-			s.mu.Lock()
-			s.state.Reason = err.Error()
-			s.mu.Unlock()
-		}
 	case DoLeave:
 		close(s.left)
 	}
@@ -299,8 +303,15 @@ func (s *supervisor) begin(seq uint64, do func(context.Context) Input) {
 		in := do(ctx)
 		close(now.done)
 		in.Seq = seq
-		s.submit(in)
+		s.report(in)
 	})
+}
+
+// program gives the program as it was found last; nil before.
+func (s *supervisor) program() *opencode.Install {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.install
 }
 
 // notify wakes all who show the state.
@@ -326,7 +337,7 @@ func (s *supervisor) openLedger() (*restart.Ledger, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger = l
-	s.resumer = restart.NewResumer(l, restart.ResumerConfig{Concurrency: s.Config.Resume.Concurrency})
+	s.resumer = restart.NewResumer(l, restart.ResumerConfig{Concurrency: s.Config.Resume.Concurrency, Text: s.Config.Resume.Text})
 	return l, nil
 }
 

@@ -20,3 +20,6 @@ func (i *Install) Registered(id string) bool {
 
 // Path is the database's file.
 func (d *Database) Path() string { return d.path }
+
+// Generation is that of the program whose database it is.
+func (d *Database) Generation() Generation { return d.gen }
