@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // RegistrationDir is where v2 servers register: <XDG_STATE_HOME>/opencode of the
@@ -22,19 +23,32 @@ func (i *Install) RegistrationDir() string {
 // LockPath is the file that a running server of this channel holds locked; ""
 // for v1, which takes no lock. It is an empty file that is never removed, and
 // may not exist before the first start.
+//
+// Where a channel's files can have two names, what the server has left decides:
+// its newest registration, else a hashed lock, since a plain one may be ours.
+// Before the first start nothing is left, and the plain name is a guess: that
+// this lock is free then doesn't prove that no server is up.
 func (i *Install) LockPath() string {
 	if i.Generation != V2 {
 		return ""
 	}
 	dir := i.RegistrationDir()
 	names := registrationNames(channelOf(i.Version))
-	for _, name := range names {
-		lock := filepath.Join(dir, name+".lock")
-		if _, err := os.Stat(lock); err == nil {
-			return lock
+	name := names[0]
+	var newest time.Time
+	for _, n := range names {
+		if info, err := os.Stat(filepath.Join(dir, n)); err == nil && info.ModTime().After(newest) {
+			name, newest = n, info.ModTime()
 		}
 	}
-	return filepath.Join(dir, names[0]+".lock")
+	if newest.IsZero() {
+		for _, n := range names[1:] {
+			if _, err := os.Stat(filepath.Join(dir, n+".lock")); err == nil {
+				name = n
+			}
+		}
+	}
+	return filepath.Join(dir, name+".lock")
 }
 
 // DatabasePath is the database that this program's server uses.
@@ -56,7 +70,8 @@ func channelOf(version string) string {
 }
 
 // registrationNames are the names that the registration of a channel can have,
-// the likeliest first. Both the plain and the hashed form were seen (2026).
+// the plain one first. Both the plain and the hashed form were seen (2026); which
+// one a build uses can't be told by its version.
 func registrationNames(channel string) []string {
 	if channel == "latest" {
 		return []string{"service.json"}

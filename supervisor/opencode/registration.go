@@ -94,8 +94,10 @@ func parseRegistration(text []byte) (Incarnation, error) {
 // the same database; ErrNone otherwise, which includes registrations
 // whose process is gone, or lives but doesn't listen, or where a stranger
 // answers: a crash leaves such, and their pid may be another program's by now.
-// Neither is proof that no server is up: only the lock is. Who holds the lock
-// may disregard an *IncumbentError. v1 registers nothing: always ErrNone.
+// Neither is proof that no server is up: only the lock is. Who holds it may
+// disregard an *IncumbentError, but for one of Kind Healthy: that server holds
+// the lock of its own channel and not ours, and runs on the same database.
+// v1 registers nothing: always ErrNone.
 func (i *Install) Discover(ctx context.Context) (Incarnation, error) {
 	if i.Generation != V2 {
 		return Incarnation{}, ErrNone

@@ -116,6 +116,8 @@ func TestDiscover(t *testing.T) {
 			case c.incumbent != "":
 				if !errors.As(err, &incumbent) || !strings.Contains(incumbent.Reason, c.incumbent) || incumbent.PID != os.Getpid() {
 					t.Errorf("got %v, want an incumbent: %s", err, c.incumbent)
+				} else if (incumbent.Kind == Healthy) != (name == "beta shares") {
+					t.Errorf("it is %s", incumbent.Kind)
 				}
 			case !errors.Is(err, ErrNone):
 				t.Errorf("got %v, %v, want none", inc, err)

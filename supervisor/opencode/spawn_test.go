@@ -1,11 +1,13 @@
 package opencode
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSpawn(t *testing.T) {
@@ -71,5 +73,38 @@ func TestPaths(t *testing.T) {
 	in := Install{Version: "2.2.0", Env: []string{"HOME=" + home}}
 	if got, err := in.DatabasePath(); err != nil || got != filepath.Join(home, ".local/share/opencode/opencode.db") {
 		t.Errorf("the database is %q (%v)", got, err)
+	}
+}
+
+// The lock's name is told by what the server has left, never by a lock that we have made.
+func TestLockPathOfAChannel(t *testing.T) {
+	t.Parallel()
+	const plain, hashed = "service-dev.json", "service-34c6fceca75e456f25e7e99531e2425c6c1de443.json" // sha1 of "dev"
+	for name, c := range map[string]struct {
+		files []string // the oldest first
+		want  string
+	}{
+		"nothing":                          {nil, plain},
+		"a plain lock, perhaps ours":       {[]string{plain + ".lock"}, plain},
+		"a server's lock beside ours":      {[]string{hashed + ".lock", plain + ".lock"}, hashed},
+		"a hashed registration":            {[]string{hashed, plain + ".lock"}, hashed},
+		"a plain registration":             {[]string{plain, plain + ".lock", hashed + ".lock"}, plain},
+		"a hashed build after a plain one": {[]string{plain, plain + ".lock", hashed, hashed + ".lock"}, hashed},
+		"a plain build after a hashed one": {[]string{hashed, hashed + ".lock", plain, plain + ".lock"}, plain},
+		"another channel's":                {[]string{"service.json", "service-beta.json"}, plain},
+	} {
+		in := Install{Generation: V2, Version: "0.0.0-dev-77", Env: []string{"XDG_STATE_HOME=" + t.TempDir()}}
+		if err := os.MkdirAll(in.RegistrationDir(), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		for n, file := range c.files {
+			path, at := filepath.Join(in.RegistrationDir(), file), time.Now().Add(time.Duration(n-10)*time.Minute)
+			if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := filepath.Base(in.LockPath()); got != c.want+".lock" {
+			t.Errorf("%s: the lock is %s", name, got)
+		}
 	}
 }
