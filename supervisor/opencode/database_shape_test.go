@@ -71,6 +71,9 @@ func TestUnknownShapesFailClosed(t *testing.T) {
 			if !errors.As(err, &unknown) || unknown.Path != s.path || !strings.Contains(unknown.Reason, c.names) {
 				t.Errorf("got %v, %v", d, err)
 			}
+			if act := "; update intermission, or set OPENCODE_DB to another file"; err != nil && !strings.HasSuffix(err.Error(), act) {
+				t.Errorf("no act is suggested: %v", err)
+			}
 		})
 	}
 }

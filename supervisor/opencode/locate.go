@@ -132,7 +132,13 @@ func findNamed(name string, env environ) (program, path string, err error) {
 		program, err = filepath.Abs(program)
 	}
 	if err != nil {
-		return "", "", &NotFoundError{Command: filepath.Base(name), Looked: []string{name}}
+		missing := &NotFoundError{Command: filepath.Base(name), Looked: []string{name}}
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			missing.Unfit = "is a directory"
+		} else if err == nil {
+			missing.Unfit = "is not executable"
+		}
+		return "", "", missing
 	}
 	return program, "", nil
 }

@@ -138,13 +138,20 @@ func TestLocateTellsGenerations(t *testing.T) {
 
 func TestLocateRefuses(t *testing.T) {
 	t.Parallel()
-	program := place(t, t.TempDir())
+	dir := t.TempDir()
+	program, script := place(t, dir), filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		cfg  Config
 		want string
 	}{
 		"fails":      {Config{Command: []string{program}, Env: []string{"FAKE_OPENCODE=fail"}}, "no such thing"},
 		"generation": {Config{Command: []string{program}, Env: []string{"FAKE_OPENCODE=answer"}, Generation: "v3"}, "use auto, v1 or v2"},
+		"directory":  {Config{Command: []string{dir}}, dir + " is a directory; name a program"},
+		"script":     {Config{Command: []string{script}}, script + " is not executable; name a program"},
+		"nothing":    {Config{Command: []string{dir + "/none"}}, "cannot find the program \"none\""},
 	} {
 		if _, err := Locate(t.Context(), c.cfg, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
@@ -220,5 +227,18 @@ func TestInstallFresh(t *testing.T) {
 	_ = os.Remove(program)
 	if in.Fresh() {
 		t.Error("fresh, though the program is gone")
+	}
+}
+
+func TestUnsupportedVersionShowsOneLine(t *testing.T) {
+	t.Parallel()
+	for version, want := range map[string]string{
+		"true (GNU coreutils) 9.1\nCopyright\n": `reports version "true (GNU coreutils) 9.1", which`,
+		strings.Repeat("é", 61):                 `reports version "` + strings.Repeat("é", 60) + `…", which`,
+		"\n":                                    `reports version "", which`,
+	} {
+		if got := (&UnsupportedVersionError{Program: "/bin/true", Version: version}).Error(); !strings.Contains(got, want) {
+			t.Errorf("%q lacks %s", got, want)
+		}
 	}
 }

@@ -54,24 +54,36 @@ func (i Incarnation) String() string {
 type NotFoundError struct {
 	Command string
 	Looked  []string // where we looked, in order
+	Unfit   string   // why what is there can't be run: "is a directory", "is not executable"; "" when nothing is there
 }
 
 func (e *NotFoundError) Error() string {
+	if e.Unfit != "" {
+		return fmt.Sprintf("%s %s; name a program as [server] command in config.toml", strings.Join(e.Looked, ", "), e.Unfit)
+	}
 	return fmt.Sprintf("cannot find the program %q; install it, or name it as [server] command in config.toml; looked in %s", e.Command, strings.Join(e.Looked, ", "))
 }
 
 // UnsupportedVersionError says that the program is of a version that we don't know how to supervise.
+// Version is all that it printed where no version is in it.
 type UnsupportedVersionError struct{ Program, Version string }
 
+// maxShown is how many characters of a version that isn't known are shown: a program that is no server prints a page.
+const maxShown = 60
+
 func (e *UnsupportedVersionError) Error() string {
-	return fmt.Sprintf("%s reports version %q, which is not known to intermission (known: 1.x and 2.x); name another program as [server] command in config.toml", e.Program, e.Version)
+	version, _, _ := strings.Cut(strings.TrimSpace(e.Version), "\n")
+	if shown := []rune(version); len(shown) > maxShown {
+		version = string(shown[:maxShown]) + "…"
+	}
+	return fmt.Sprintf("%s reports version %q, which is not known to intermission (known: 1.x and 2.x); name another program as [server] command in config.toml", e.Program, version)
 }
 
 // UnknownShapeError says that the database has a shape that we don't know, so that nothing may be started on it.
 type UnknownShapeError struct{ Path, Reason string }
 
 func (e *UnknownShapeError) Error() string {
-	return fmt.Sprintf("the database %s has a shape that intermission doesn't know: %s", e.Path, e.Reason)
+	return fmt.Sprintf("the database %s has a shape that intermission doesn't know: %s; update intermission, or set OPENCODE_DB to another file", e.Path, e.Reason)
 }
 
 // IncumbentError says that a server is alive that can't be adopted.
