@@ -187,7 +187,8 @@ func checkPending(t *testing.T, u *user, end ending, stream, shell work) {
 		}
 		if w.command != "" && (p.LastTool == nil || p.LastTool.Name != u.toolName() || !strings.Contains(p.LastTool.Input, w.command)) {
 			t.Errorf("the last tool of %s is shown as %+v", w.marker, p.LastTool)
-		} else if w.command != "" && end.cause == "crash" && p.LastTool.Status != "running" {
+		} else if inFlight := end.cause == "crash" || u.toolName() == "bash"; w.command != "" && inFlight && p.LastTool.Status != "running" {
+			// v2 ends its tools with an error of their own; v1's dispose leaves one as if it were completed.
 			t.Errorf("the last tool of %s was in flight, it is shown as %s", w.marker, p.LastTool.Status)
 		}
 	}

@@ -111,23 +111,31 @@ func lastPrompt(ctx context.Context, q querier, s shape, id string) (*restart.Pr
 	return &prompt, nil
 }
 
+// statusV1 is SQL for the status of a v1 tool. What an abort or a dispose ended
+// (read in the program of 1.18.33) stands there as an error that is marked
+// interrupted, but for a shell that ended in time: that is completed, without an
+// exit code, and the end of its output tells. How far either had come isn't known.
+const statusV1 = `iif(p.data ->> '$.state.metadata.interrupted' OR p.data ->> '$.state.status' = 'completed'
+	AND p.data ->> '$.state.metadata.exit' IS NULL AND substr(p.data ->> '$.state.output', -80) LIKE '%User aborted the command%',
+	'running', p.data ->> '$.state.status')`
+
 // lastTool looks in one message after the other, the newest first, so that
 // mostly only one is parsed: SQLite looks for the next row's when it is asked for it.
 func lastTool(ctx context.Context, q querier, s shape, id string) (*restart.Tool, error) {
 	query := `SELECT (SELECT %s FROM json_each(` + parsed("m.data") + `, '$.content') c
 			WHERE c.value ->> '$.type' = 'tool' ORDER BY c.key DESC LIMIT 1)
 		FROM session_message m WHERE m.session_id = ? AND m.type = 'assistant' ORDER BY m.seq DESC LIMIT %d`
-	call, name := "c.value", "$.name"
+	call, name, status := "c.value", "$.name", "c.value ->> '$.state.status'"
 	if s.kind == KindV1 {
 		query = `SELECT (SELECT %s FROM part p
 				WHERE p.message_id = m.id AND ` + parsed("p.data") + ` ->> '$.type' = 'tool' ORDER BY p.id DESC LIMIT 1)
 			FROM message m WHERE m.session_id = ? ORDER BY m.time_created DESC, m.id DESC LIMIT %d`
-		call, name = "p.data", "$.tool"
+		call, name, status = "p.data", "$.tool", statusV1
 	}
 	// A shell's command is its input, whatever else was given; of other tools it is all of it.
 	tool := fmt.Sprintf(`json_array(coalesce(%[1]s ->> '%[2]s', ''), coalesce(substr(iif(json_type(%[1]s, '$.state.input.command') = 'text',
-		%[1]s ->> '$.state.input.command', %[1]s ->> '$.state.input'), 1, %[3]d), ''), coalesce(%[1]s ->> '$.state.status', ''))`,
-		call, name, maxText)
+		%[1]s ->> '$.state.input.command', %[1]s ->> '$.state.input'), 1, %[3]d), ''), coalesce(%[4]s, ''))`,
+		call, name, maxText, status)
 	rows, err := q.QueryContext(ctx, fmt.Sprintf(query, tool, maxSteps), id)
 	if err != nil {
 		return nil, err
@@ -180,10 +188,14 @@ func continuation(ctx context.Context, q querier, s shape, id string) (agent, mo
 	return agent, model, nil
 }
 
-// firstLine is the first line of text that isn't blank.
+// firstLine is the first line of text that isn't blank, with a sign when others follow.
 func firstLine(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return strings.TrimSpace(line)
+	line, more, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	line = strings.TrimSpace(line)
+	if more != "" { // and not blank, since the end was trimmed
+		line += " …"
+	}
+	return line
 }
 
 // oneLine shows where lines of a command end: they don't read as one.

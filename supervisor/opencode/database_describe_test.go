@@ -47,7 +47,7 @@ func TestDescribeV2(t *testing.T) {
 
 		want := restart.Description{
 			Title: "a title", Directory: "/home/user/proj", Parent: "ses_0", Children: []string{"ses_working"},
-			LastPrompt: &restart.Prompt{Text: "build it", At: 12},
+			LastPrompt: &restart.Prompt{Text: "build it …", At: 12},
 			LastTool:   &restart.Tool{Name: "shell", Input: "cd /z ⏎ make", Status: "running"},
 		}
 		if diff := cmp.Diff(want, describeOne(t, s.open(V2), "ses_1")); diff != "" {
@@ -74,7 +74,7 @@ func TestDescribeV1(t *testing.T) {
 
 	want := restart.Description{
 		Title: "a title", Directory: "/home/user/proj", Children: []string{"ses_child"},
-		LastPrompt: &restart.Prompt{Text: "plan it", At: 10},
+		LastPrompt: &restart.Prompt{Text: "plan it …", At: 10},
 		LastTool:   &restart.Tool{Name: "write", Input: `{"filePath":"/x","content":"y"}`, Status: "running"},
 		Agent:      "plan", Model: `{"providerID":"stub","modelID":"stub-1"}`,
 	}
@@ -107,6 +107,43 @@ func TestToolStatus(t *testing.T) {
 		d := s.open(V2)
 		if got := describeOne(t, d, id).LastTool; got == nil || got.Status != want || got.Input != `{"path":` {
 			t.Errorf("%s: %+v", status, got)
+		}
+	}
+}
+
+// What v1's dispose has ended had been in flight, whatever its row says (rows of 1.18.33).
+func TestToolStatusV1(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, KindV1)
+	for name, c := range map[string]struct{ state, want string }{
+		"ended by dispose":        {`{"status":"completed","output":"(no output)\n\n<shell_metadata>\nUser aborted the command\n</shell_metadata>","metadata":{"output":"","exit":null,"truncated":false}}`, "running"},
+		"the user's, aborted":     {`{"status":"completed","output":"x\n\n<metadata>\nUser aborted the command\n</metadata>","metadata":{"output":"x"}}`, "running"},
+		"killed by dispose":       {`{"status":"error","error":"Tool execution aborted","metadata":{"interrupted":true}}`, "running"},
+		"completed":               {`{"status":"completed","output":"ok","metadata":{"exit":0}}`, "completed"},
+		"prints the words":        {`{"status":"completed","output":"User aborted the command","metadata":{"exit":1}}`, "completed"},
+		"timed out":               {`{"status":"completed","output":"x\n\n<shell_metadata>\nshell tool terminated command\n</shell_metadata>","metadata":{"exit":null}}`, "completed"},
+		"another tool, completed": {`{"status":"completed","output":"written","metadata":{}}`, "completed"},
+		"failed":                  {`{"status":"error","error":"x","metadata":{"interrupted":false}}`, "error"},
+		"no metadata":             {`{"status":"error","error":"x"}`, "error"},
+	} {
+		s.session(name, "")
+		s.messageV1(name, "msg_"+name, 1, `{"role":"assistant"}`, `{"type":"tool","tool":"bash","state":`+c.state+`}`)
+		if got := describeOne(t, s.open(V1), name).LastTool; got == nil || got.Status != c.want {
+			t.Errorf("%s: %+v, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestFirstLine(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                   "",
+		" one ":              "one",
+		"\n one\n \r\n":      "one",
+		"one\r\n\r\n two \n": "one …",
+	} {
+		if got := firstLine(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
