@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
+	"intermission/platform"
 	"intermission/supervisor/opencode"
 )
 
@@ -36,9 +38,13 @@ func (s *supervisor) watchRegistrations() {
 			select {
 			case <-s.life.Done():
 				return
-			case _, ok := <-w.Events:
+			case e, ok := <-w.Events:
 				if !ok {
 					return
+				}
+				if strings.HasSuffix(e.Name, ".lock") {
+					s.shieldLock()
+					continue
 				}
 			case <-w.Errors: // an overflow: look as after any event
 			}
@@ -46,6 +52,26 @@ func (s *supervisor) watchRegistrations() {
 			s.lookForSuccessor()
 		}
 	})
+}
+
+// shieldLock takes the server's lock by its name when that isn't the one the living
+// server holds: somebody has removed the file.
+func (s *supervisor) shieldLock() {
+	s.mu.Lock()
+	c, install := s.current, s.install
+	s.mu.Unlock()
+	if c == nil || c.over() || c.shield.Load() != nil {
+		return
+	}
+	lock, err := platform.TryServerLock(install.LockPath())
+	if err != nil {
+		return // held, as it should be
+	}
+	s.Log.Warn("the server's lock file was removed; holding another one in its place", "path", install.LockPath())
+	if !c.shield.CompareAndSwap(nil, lock) || c.concluded() {
+		c.shield.CompareAndSwap(lock, nil)
+		s.release(lock)()
+	}
 }
 
 // guardStranger stands guard over a server that registered while the end of ours

@@ -31,6 +31,9 @@ func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
 	ledger := s.ledger
 	s.mu.Unlock()
 	status.Sessions.Active = s.activeSessions()
+	if c != nil && c.over() && st.Phase == Running {
+		status.Server.Reason = "it has ended; what it left is being parked"
+	}
 	if c != nil {
 		status.Server.Generation, status.Server.Version = string(c.Generation), c.Version
 		status.Server.PID, status.Server.URL, status.Server.Incarnation = c.PID, c.URL, c.ID
@@ -154,6 +157,9 @@ func (s *supervisor) Show(ctx context.Context, id string) (control.Detail, error
 		return control.Detail{}, contractError(id, err)
 	}
 	d := control.Detail{Suspension: present(p), Pending: pending, Journal: []control.Entry{}}
+	if !pending {
+		d.State = "" // the journal says what it has come to
+	}
 	for _, e := range journal {
 		d.Journal = append(d.Journal, control.Entry{Time: time.UnixMilli(e.Time), SuspendedAt: e.SuspendedAt, What: e.What, Detail: e.Detail})
 	}
@@ -242,7 +248,11 @@ func (s *supervisor) settled(ctx context.Context, want Phase) (control.Status, e
 	for {
 		s.mu.Lock()
 		st, changed := s.state, s.changed
+		ending := st.Phase == Running && s.current != nil && s.current.over()
 		s.mu.Unlock()
+		if ending {
+			st.Phase = Stopping // in all but name
+		}
 		switch st.Phase {
 		case want:
 			return s.Status(ctx)

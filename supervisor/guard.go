@@ -305,7 +305,7 @@ func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
 		Generation: string(install.Generation), Database: db.Path(), Cleared: cleared,
 	})
 	if err != nil {
-		return fmt.Errorf("cannot park: %w", err)
+		return err
 	}
 	if parked.Claims+parked.Jobs+parked.Suspended > 0 {
 		s.Log.Info("parked", "claims", parked.Claims, "jobs", parked.Jobs, "suspended", parked.Suspended, "took", time.Since(began))

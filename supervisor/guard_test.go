@@ -65,11 +65,11 @@ func TestAStarterThatWinsTheLockFindsNothing(t *testing.T) {
 	// The foreign one has won: what it holds is what our waiter waits for. Replacing
 	// the file makes that certain; the waiter still waits on the old one.
 	lock := filepath.Join(b.dir, ".local/state/opencode/service.json.lock")
-	if err := os.Rename(lock, lock+".old"); err != nil {
+	winner, err := platform.TryServerLock(lock + ".new")
+	if err != nil {
 		t.Fatal(err)
 	}
-	winner, err := platform.TryServerLock(lock)
-	if err != nil {
+	if err := os.Rename(lock+".new", lock); err != nil {
 		t.Fatal(err)
 	}
 	defer winner.Unlock() //nolint:errcheck // the test's own
@@ -172,4 +172,110 @@ func TestNobodyStartsWhileTheLedgerCantBeOpened(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.phase(Running)
+}
+
+// TestARemovedLockFileLetsNobodyIn: a second server on the same data would run sessions twice.
+func TestARemovedLockFileLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	st := b.phase(Running)
+	lock := filepath.Join(b.dir, ".local/state/opencode/service.json.lock")
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the name is locked again", func() bool {
+		if _, err := os.Stat(lock); err != nil {
+			return false
+		}
+		held, err := platform.TryServerLock(lock)
+		if err == nil {
+			_ = held.Unlock()
+		}
+		return errors.Is(err, platform.ErrLocked)
+	}, func() any { return nil })
+	claim(t, b.databasePath(), 1)
+	signal(t, st.Server.PID, platform.Kill)
+	b.until("another incarnation", func() bool {
+		now, err := b.client.Status(t.Context())
+		return err == nil && now.Server.State == "running" && now.Server.Incarnation != st.Server.Incarnation && now.Sessions.Pending == 1
+	}, func() any { now, _ := b.client.Status(t.Context()); return now })
+}
+
+// TestAnUnregisteredServerIsEndedBeforeItIsParked: what it writes at its end must be parked too.
+func TestAnUnregisteredServerIsEndedBeforeItIsParked(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, map[string]string{"INTERMISSION_DEVSERVER_KIND": "early"})
+	b.start()
+	b.phase(Running)
+	b.prompt("work [[slow n=600 ms=100]]")
+	b.until("it works", func() bool {
+		st, err := b.client.Status(t.Context())
+		return err == nil && len(st.Sessions.Active) == 1
+	}, func() any { return nil })
+	// As if the supervisor had been killed, and its server's files removed by a clean-up.
+	r, ok := loadRecord(b.o.Paths.ServerRecord)
+	if !ok {
+		t.Fatal("no record")
+	}
+	s := &supervisor{Options: b.o, life: t.Context()}
+	if err := s.endRecorded(r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Identity.Alive() {
+		t.Error("it lives")
+	}
+	b.until("it is suspended", func() bool {
+		p, err := b.client.Pending(t.Context())
+		return err == nil && len(p.Pending) == 1
+	}, func() any { return nil })
+}
+
+// TestClaimsAreParkedWithoutTheProgram: an upgrade that is under way, or failed, leaves none.
+func TestClaimsAreParkedWithoutTheProgram(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	program := filepath.Join(b.dir, "opencode")
+	if err := os.Symlink(b.o.Config.Server.Command[0], program); err != nil {
+		t.Fatal(err)
+	}
+	b.o.Config.Server.Command[0] = program
+	b.start()
+	b.phase(Running)
+	b.stop()
+	claim(t, b.databasePath(), 1)
+	if err := os.Remove(program); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	if st := b.phase(Failed); st.Sessions.Pending != 1 || !strings.Contains(st.Server.Reason, program) {
+		t.Errorf("%+v", st)
+	}
+}
+
+func TestAnUnreadableWishStopsNothing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	if err := os.MkdirAll(b.o.Paths.State, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(wishFile(b.o.Paths.State), []byte("runn"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	if st := b.phase(Stopped); !strings.Contains(st.Server.Reason, "intermission start") {
+		t.Errorf("%+v", st.Server)
+	}
+	if _, err := b.client.StartServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPortThatIsTakenIsNoLoop(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, map[string]string{"INTERMISSION_DEVSERVER_FAULT": "port-taken"})
+	b.start()
+	if st := b.phase(Failed); st.Server.Restarts != 0 || !strings.Contains(st.Server.Reason, "already in use") {
+		t.Errorf("%+v", st.Server)
+	}
 }

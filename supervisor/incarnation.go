@@ -29,7 +29,10 @@ type incarnation struct {
 	done  chan struct{} // closed when its end has been dealt with: parked, its processes ended
 	exit  platform.Exit // valid after gone; Code -1 when it can't be had
 
-	tree atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
+	// shield is the lock of the name that the server's lock had before its file was
+	// removed: as long as we hold it, nobody starts a second server beside this one.
+	shield atomic.Pointer[platform.ServerLock]
+	tree   atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
 }
 
 // remember notes the processes of an adopted server while it lives: what it
@@ -40,16 +43,21 @@ func (c *incarnation) remember(ctx context.Context) {
 	}
 }
 
-// ended says that its process has ended, and what it left is parked.
-func (c *incarnation) ended() bool {
+// over says that its process has ended.
+func (c *incarnation) over() bool {
 	select {
 	case <-c.gone:
+		return true
 	default:
 		return false
 	}
+}
+
+// ended says that its process has ended, and what it left is parked.
+func (c *incarnation) ended() bool {
 	select {
 	case <-c.guard.parked:
-		return true
+		return c.over()
 	default:
 		return false
 	}
@@ -272,6 +280,9 @@ func (s *supervisor) conclude(c *incarnation) {
 	s.setLastExit(c.exit, tail)
 	c.client.Close()
 	removeRecord(s.Paths.ServerRecord)
+	if shield := c.shield.Swap(nil); shield != nil {
+		s.release(shield)()
+	}
 	in := s.classify(c, tail)
 	in.Seq = c.seq
 	close(c.done)
@@ -292,7 +303,7 @@ func (s *supervisor) classify(c *incarnation, tail []string) Input {
 	}
 	graceful := c.exit.Code == 0 && c.exit.Signal == ""
 	if c.Generation == opencode.V2 {
-		graceful = s.endedWell(c.record)
+		graceful = s.endedWell(c.record) && c.exit.Signal == ""
 	}
 	switch {
 	case graceful && c.exit.Code <= 0 && !s.program().Fresh(): // below 0: adopted, not known

@@ -16,7 +16,8 @@ import (
 
 // launch adopts a living server; where none is, it parks, and starts one if spawn.
 func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
-	if in, ok := s.prepare(ctx); !ok {
+	missing, in, ok := s.prepare(ctx)
+	if !ok {
 		if in.Kind == InUnsafe && s.dataLock != nil {
 			s.standGuard() // what can't be parked must not be resumed by another server
 		}
@@ -39,6 +40,9 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 	cause := restart.CauseParked
 	if r.ID != "" {
 		cause = restart.CauseCrash // its end was not seen, and it had no time to suspend
+		if err := s.endRecorded(r); err != nil {
+			return Input{Kind: InUnsafe, Reason: err.Error()}
+		}
 	}
 	if err := s.parkLocked(r, cause); err != nil {
 		return Input{Kind: InUnsafe, Reason: err.Error()}
@@ -47,6 +51,9 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 		s.sweepProcesses(r)
 		removeRecord(s.Paths.ServerRecord)
 	}
+	if missing != nil {
+		return Input{Kind: InRefused, Reason: missing.Error()}
+	}
 	if !spawn {
 		return Input{Kind: InParked}
 	}
@@ -54,25 +61,68 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 	return s.spawn(ctx, seq)
 }
 
-// prepare finds the program and opens what belongs to it: ledger, data directory
-// and database. Without all of them no server may be started.
-func (s *supervisor) prepare(ctx context.Context) (Input, bool) {
-	if found := s.program(); found == nil || !found.Fresh() {
-		install, err := opencode.Locate(ctx, opencode.Config{
-			Command:    s.Config.Server.Command,
-			Generation: s.Config.Server.Generation,
-			Port:       s.Config.Server.Port,
-			Env:        s.environ(),
-		}, platform.LoginPath)
-		if err != nil {
-			return Input{Kind: InRefused, Reason: err.Error()}, false
-		}
-		s.mu.Lock()
-		s.install = install
-		s.mu.Unlock()
-		s.watchRegistrations()
-		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
+// endRecorded ends the recorded server if it lives, although nothing leads to it
+// any more: its registration and lock were removed. What it writes at its end must
+// be there before we park.
+func (s *supervisor) endRecorded(r record) error {
+	if !r.Identity.Alive() {
+		return nil
 	}
+	s.Log.Warn("the recorded server lives, unregistered; ending it", "pid", r.Identity.PID)
+	if left := platform.KillTree(s.life, []platform.Identity{r.Identity}, s.Config.Server.StopTimeout/2); len(left) > 0 {
+		return fmt.Errorf("the server (pid %d) lives, is not registered, and can't be ended; look at it with ps", r.Identity.PID)
+	}
+	return nil
+}
+
+// locate finds the program, again when its file has changed. When it can't be
+// found, the one of before still tells where its lock and database are: missing
+// says why none can be started.
+func (s *supervisor) locate(ctx context.Context) (missing, err error) {
+	before := s.program()
+	if before != nil && before.Fresh() {
+		return nil, nil
+	}
+	install, err := opencode.Locate(ctx, opencode.Config{
+		Command:    s.Config.Server.Command,
+		Generation: s.Config.Server.Generation,
+		Port:       s.Config.Server.Port,
+		Env:        s.environ(),
+	}, platform.LoginPath)
+	if err != nil {
+		if before == nil {
+			before = loadProgram(s.Paths.State, s.environ())
+		}
+		if before == nil {
+			return nil, err
+		}
+		missing, install = err, before
+	} else {
+		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
+		if err := saveProgram(s.Paths.State, install); err != nil {
+			s.Log.Warn("the program is not remembered", "error", err)
+		}
+	}
+	s.mu.Lock()
+	s.install = install
+	s.mu.Unlock()
+	s.watchRegistrations()
+	return missing, nil
+}
+
+// prepare finds the program and opens what belongs to it: data directory, database
+// and ledger. Without all of them no server may be started; with missing none can
+// be, but what there is can be parked.
+func (s *supervisor) prepare(ctx context.Context) (missing error, in Input, ok bool) {
+	missing, err := s.locate(ctx)
+	if err != nil {
+		return nil, Input{Kind: InRefused, Reason: err.Error()}, false
+	}
+	in, ok = s.openAll()
+	return missing, in, ok
+}
+
+func (s *supervisor) openAll() (Input, bool) {
 	path, err := s.program().DatabasePath()
 	if err != nil {
 		return Input{Kind: InUnsafe, Reason: err.Error()}, false
@@ -246,7 +296,7 @@ func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind In
 		}
 		return in
 	}
-	return Input{Kind: kind, Ours: r.Mark != ""}
+	return Input{Kind: kind, Ours: r.Mark != "" && !s.unsure}
 }
 
 // beginIncarnation opens the incarnation's page in the ledger. One that was

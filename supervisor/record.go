@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +67,34 @@ func (r record) save(path string) error {
 	return nil
 }
 
+// programFile is where the program is remembered that was found last.
+func programFile(state string) string { return filepath.Join(state, "program.json") }
+
+// saveProgram remembers the program without its environment, which may hold secrets.
+func saveProgram(state string, i *opencode.Install) error {
+	remembered := *i
+	remembered.Env = nil
+	b, err := json.Marshal(remembered)
+	if err != nil {
+		return err
+	}
+	return platform.WriteFileAtomic(programFile(state), b)
+}
+
+// loadProgram gives the program that was found last, in environment env; nil when none is remembered.
+func loadProgram(state string, env []string) *opencode.Install {
+	b, err := os.ReadFile(programFile(state))
+	if err != nil {
+		return nil
+	}
+	var i opencode.Install
+	if json.Unmarshal(b, &i) != nil || i.Generation == "" {
+		return nil
+	}
+	i.Env = env
+	return &i
+}
+
 func removeRecord(path string) {
 	// A record that stays is told by its identity to be of a dead process.
 	_ = os.Remove(path)
@@ -83,7 +112,7 @@ func loadWish(state string) (Wish, error) {
 	case err != nil:
 		return "", fmt.Errorf("cannot read the wish: %w", err)
 	}
-	if w := Wish(b); w == WishRunning || w == WishStopped {
+	if w := Wish(bytes.TrimSpace(b)); w == WishRunning || w == WishStopped {
 		return w, nil
 	}
 	return "", fmt.Errorf("%s holds neither %q nor %q; remove it, or run: intermission start", wishFile(state), WishRunning, WishStopped)

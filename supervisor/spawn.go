@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
+	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -168,8 +170,14 @@ func (s *supervisor) explain(ctx context.Context, r record, st *starting, err er
 		}
 		l.Close()
 	}
+	if portTaken.MatchString(strings.Join(tail, "\n")) {
+		return Input{Kind: InRefused, Reason: reason + "; free the port, then: intermission start"}
+	}
 	return Input{Kind: InDied, Reason: reason}
 }
+
+// portTaken is how servers say that somebody else listens on their port.
+var portTaken = regexp.MustCompile(`(?i)EADDRINUSE|address already in use|port \d+ is (already )?(in use|taken)`)
 
 // abandon ends a server that did not come to be attended, parks what it left, and reports in.
 func (s *supervisor) abandon(r record, st *starting, g *guard, in Input) Input {

@@ -70,6 +70,7 @@ type Input struct {
 	At     time.Time
 	Seq    uint64 // the act that reports; compared with State.Seq where an act reports
 	Ours   bool   // InAdopted: an earlier supervisor of ours had started it
+	Ended  bool   // the server's process has ended, which is still being dealt with
 	Reason string
 }
 
@@ -162,7 +163,7 @@ func reduceWish(s State, in Input) (State, []Effect) {
 			s.Deaths, s.Blocks = nil, 0
 			s, fx := launch(s, true)
 			return s, append(save, fx...)
-		case s.Phase == Stopping, s.Phase == Starting && !s.Spawn:
+		case s.Phase == Stopping, s.Phase == Starting && !s.Spawn, s.Phase == Running && in.Ended:
 			s.Again = true
 		}
 		return s, save
@@ -236,7 +237,11 @@ func reduceRunning(p Policy, s State, in Input) (State, []Effect) {
 	case InRenewed:
 		return launch(s, s.Wish == WishRunning)
 	case InLeft:
-		s.Phase, s.Reason, s.Adopted = Stopped, in.Reason, false
+		again := s.Again
+		s.Phase, s.Reason, s.Adopted, s.Again = Stopped, in.Reason, false, false
+		if again {
+			return launch(s, true)
+		}
 		return s, nil
 	case InUnsafe:
 		return block(p, s, in)

@@ -12,7 +12,7 @@
 //	starting ── refused, died ──▶ failed
 //	starting ── unsafe ──▶ blocked
 //	running  ── left ──▶ stopped
-//	running  ── died, renewed ──▶ starting
+//	running  ── died, renewed, left ──▶ starting
 //	running  ── stop, restart, leave ──▶ stopping
 //	running  ── died ──▶ backoff
 //	running  ── died ──▶ failed
@@ -177,6 +177,7 @@ type supervisor struct {
 
 	dataLock *platform.Lock
 	watching bool // the registrations are watched
+	unsure   bool // the wish could not be read
 
 	opening sync.Mutex // of the ledger
 
@@ -203,9 +204,9 @@ type act struct {
 func (s *supervisor) loop(ctx context.Context) {
 	wish, err := loadWish(s.Paths.State)
 	if err != nil {
-		// Not knowing the wish, the safe one: nothing is started.
+		// Not knowing the wish, the safe one: nothing is started, and nothing is stopped.
 		s.Log.Error("the wish is unreadable; nothing is started", "error", err)
-		wish = WishStopped
+		wish, s.unsure = WishStopped, true
 	}
 	s.state = State{Phase: Stopped, Wish: wish}
 	if err != nil {
@@ -247,6 +248,7 @@ func (s *supervisor) report(in Input) { _ = s.submit(in) }
 // step reduces one input and begins its effects. Only the loop calls it.
 func (s *supervisor) step(in Input) (err error) {
 	s.mu.Lock()
+	in.Ended = s.current != nil && s.current.over()
 	before := s.state
 	next, effects := Reduce(s.Policy, s.state, in)
 	s.state = next
