@@ -25,6 +25,23 @@ func (e *TakenError) Error() string { return "it is " + string(e.State) + " alre
 // Is makes it an ErrNotPending.
 func (e *TakenError) Is(target error) bool { return target == ErrNotPending }
 
+// consumeOne is the guard: of any number that run it for one suspension, one gets the row.
+const consumeOne = `UPDATE session SET time_suspended = NULL, consumed = time_suspended, phase = 'queued',
+		reason = '', consent = consent + 1
+	WHERE id = ? AND time_suspended = ? AND phase IN ('', 'unknown')
+	RETURNING consumed, consent, mark`
+
+// StaleError says that another suspension of the session waits than the one that
+// was named. It is an ErrNotPending; its text is whole as it is.
+type StaleError struct{ Session string }
+
+func (e *StaleError) Error() string {
+	return "that suspension is not the one that waits (it was replaced); see: intermission show " + e.Session
+}
+
+// Is makes it an ErrNotPending.
+func (e *StaleError) Is(target error) bool { return target == ErrNotPending }
+
 // Consume counts a person's consent to the suspension (id, at). Of any number of
 // callers, in any number of processes, one gets the Ticket; the others get
 // ErrNotPending, as a *TakenError while it is carried out. What waits under the
@@ -37,10 +54,7 @@ func (l *Ledger) Consume(ctx context.Context, id string, at int64) (Ticket, erro
 		if err != nil {
 			return err
 		}
-		err = t.QueryRowContext(ctx, `UPDATE session SET time_suspended = NULL, consumed = time_suspended, phase = 'queued',
-				reason = '', consent = consent + 1
-			WHERE id = ? AND time_suspended = ?
-			RETURNING consumed, consent, mark`, id, at).Scan(&ticket.Suspended, &ticket.Consent, &ticket.Mark)
+		err = t.QueryRowContext(ctx, consumeOne, id, at).Scan(&ticket.Suspended, &ticket.Consent, &ticket.Mark)
 		if errors.Is(err, sql.ErrNoRows) {
 			return ErrNotPending
 		}
@@ -299,7 +313,7 @@ func (l *Ledger) Settle(ctx context.Context, id string, at int64, why string) er
 
 // Dismiss is the person's no to the suspension (id, at) and all that waits under
 // it; at 0 means the one that is pending now. It gives the number of sessions
-// dismissed. A queued one can be dismissed, one that is being delivered can't:
+// dismissed. A *StaleError says that another one waits. A queued one can be dismissed, one that is being delivered can't:
 // that is a *RefusedError.
 func (l *Ledger) Dismiss(ctx context.Context, id string, at int64) (int, error) {
 	n := 0
@@ -326,8 +340,11 @@ func (t *tx) dismissable(id string, at int64) ([]*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s == nil || s.suspension() == 0 || at != 0 && s.suspension() != at {
+	switch {
+	case s == nil || s.suspension() == 0:
 		return nil, ErrNotPending
+	case at != 0 && s.suspension() != at:
+		return nil, &StaleError{Session: id}
 	}
 	switch s.Phase {
 	case phaseResuming:

@@ -85,7 +85,7 @@ func (l *Ledger) digest(ctx context.Context, done *Parked) error {
 		l.undigested.Store(false) // nobody reads, or takes in more, before this transaction has ended
 		seqs, list, err := t.intakes()
 		if err != nil {
-			return err
+			return fmt.Errorf("the ledger %s holds what it can't read: %w; put back a copy of it, or move it away to begin a new one and lose the suspensions in it", l.path, err)
 		}
 		for i := range list {
 			p, err := t.parking(list[i].options(), done)

@@ -182,7 +182,7 @@ func TestSuspendTakesTheActiveAndNoOther(t *testing.T) {
 	for range 2 { // announcement, then the stop
 		b.must(b.Suspend(t.Context(), []string{"ses_1", "ses_unseen", "ses_1"}, 3000))
 	}
-	b.wants("ses_1 blocked", "ses_unseen blocked")
+	b.wants("ses_unseen blocked", "ses_1 blocked")
 	b.claimed("ses_late")
 	b.journaled("ses_1", whatSuspended)
 }

@@ -164,7 +164,8 @@ func (l *Ledger) Pending(ctx context.Context) ([]Suspension, error) {
 		return nil
 	})
 	slices.SortFunc(list, func(a, b Suspension) int {
-		return cmp.Or(cmp.Compare(a.SuspendedAt, b.SuspendedAt), cmp.Compare(a.ID, b.ID))
+		// Those of one stop share their time: who was at work longest comes first, who was not (0) last.
+		return cmp.Or(cmp.Compare(a.SuspendedAt, b.SuspendedAt), cmp.Compare(uint64(a.ClaimedAt)-1, uint64(b.ClaimedAt)-1), cmp.Compare(a.ID, b.ID))
 	})
 	return list, err
 }

@@ -137,8 +137,10 @@ func (r *Resumer) Resume(ctx context.Context, id string, at int64) (Result, erro
 	switch {
 	case len(journal) == 0:
 		return Result{}, ErrNotPending
-	case !pending || at != 0 && at != s.SuspendedAt:
+	case !pending:
 		return Result{id, VerdictAlready, lastWord(journal, at)}, nil
+	case at != 0 && at != s.SuspendedAt:
+		return Result{id, VerdictAlready, (&StaleError{Session: id}).Error()}, nil
 	case s.State == StateQueued || s.State == StateResuming:
 		return Result{id, VerdictAlready, "it is " + string(s.State)}, nil
 	}
