@@ -8,45 +8,64 @@ import (
 	"time"
 )
 
-// check finds out whether the suspension may be consented to: a Result with a
-// verdict says no. What went on without us is settled on the way.
-func (r *Resumer) check(ctx context.Context, up *serverUp, s Suspension) (Result, error) {
-	refuse := func(format string, args ...any) (Result, error) {
-		return Result{s.ID, VerdictRefused, fmt.Sprintf(format, args...)}, nil
-	}
-	if s.State == StateBlocked {
-		return refuse("%s", s.Reason)
-	}
-	if s.Directory != "" && !r.config.Exists(s.Directory) {
-		return refuse("its directory is gone: %s", PlainText(s.Directory, 200))
-	}
-	if other, err := r.otherDatabase(ctx, s.ID); err != nil || other != "" {
-		return Result{s.ID, VerdictRefused, "it is in another database than the server's: " + other}, err
+// finding is what stands against a consent; the zero value is nothing.
+type finding struct {
+	verdict Verdict
+	reason  string
+	settle  bool // the suspension has come to its end without us
+}
+
+const elsewhere = "it runs in another OpenCode server"
+
+// examine finds out whether a suspended session may be continued by the server that is up.
+func (r *Resumer) examine(ctx context.Context, up *serverUp, session, directory, mark string) finding {
+	ctx, cancel := context.WithTimeout(ctx, r.config.Patience)
+	defer cancel()
+	if directory != "" && !r.config.Exists(directory) {
+		return finding{VerdictRefused, "its directory is gone: " + PlainText(directory, 200), false}
 	}
 	active, err := up.Active(ctx)
 	if err != nil {
-		return refuse("the server can't say what it executes: %v", err)
+		return finding{VerdictRefused, fmt.Sprintf("the server can't say what it executes: %v", err), false}
 	}
-	if slices.Contains(active, s.ID) {
-		return r.settled(ctx, s, VerdictAlready, "it runs already")
+	if slices.Contains(active, session) {
+		return finding{VerdictAlready, "it runs already", true}
 	}
-	fates, err := up.db.Fates(ctx, []string{s.ID})
+	fates, err := up.db.Fates(ctx, []string{session})
 	if err != nil {
-		return refuse("the server's database can't be read: %v", err)
+		return finding{VerdictRefused, fmt.Sprintf("the server's database can't be read: %v", err), false}
+	}
+	fate := fates[session]
+	why := fate.against(mark)
+	switch {
+	case why == "":
+		return finding{}
+	case fate.runs(mark):
+		return finding{VerdictRefused, elsewhere, false}
+	case fate.Outcome == OutcomeGone || fate.Outcome == OutcomeArchived:
+		return finding{VerdictRefused, why, true}
+	}
+	return finding{VerdictAlready, why, true}
+}
+
+// check finds out whether the suspension may be consented to: a Result with a
+// verdict says no. What went on without us is settled on the way.
+func (r *Resumer) check(ctx context.Context, up *serverUp, s Suspension) (Result, error) {
+	if s.State == StateBlocked && s.Reason == stopping {
+		return Result{s.ID, VerdictRefused, s.Reason}, nil
+	}
+	if other, err := r.otherDatabase(ctx, s.ID); err != nil || other != "" {
+		return Result{s.ID, VerdictRefused, "it is in another database than the server's: " + other}, err
 	}
 	row, err := r.ledger.list(ctx, "WHERE id = ?", s.ID)
 	if err != nil || len(row) == 0 {
 		return Result{}, err
 	}
-	fate := fates[s.ID]
-	why := fate.against(row[0].Mark)
-	switch {
-	case why == "":
-		return Result{}, nil
-	case fate.Outcome == OutcomeGone || fate.Outcome == OutcomeArchived:
-		return r.settled(ctx, s, VerdictRefused, why)
+	f := r.examine(ctx, up, s.ID, s.Directory, row[0].Mark)
+	if f.settle {
+		return r.settled(ctx, s, f.verdict, f.reason)
 	}
-	return r.settled(ctx, s, VerdictAlready, why)
+	return Result{s.ID, f.verdict, f.reason}, nil
 }
 
 // otherDatabase names the database of a session that isn't in the running server's; "" when it is.
@@ -76,6 +95,7 @@ type delivery struct {
 	resumer *Resumer
 	up      *serverUp
 	ticket  Ticket
+	waited  bool // for a place: much may have happened since the consent
 	events  chan EventKind
 	result  chan Result // gets exactly one
 }
@@ -123,6 +143,11 @@ func (d *delivery) endedMeanwhile() bool {
 // attempt delivers once. executes says that the session keeps its place.
 func (d *delivery) attempt() (result Result, executes bool) {
 	ctx, l := d.up.ctx, d.resumer.ledger
+	if d.waited {
+		if f := d.resumer.examine(ctx, d.up, d.ticket.Session, d.ticket.Directory, d.ticket.Mark); f.verdict != "" {
+			return d.withdraw(f)
+		}
+	}
 	if err := l.Delivering(ctx, d.ticket); err != nil {
 		return d.answer(VerdictRefused, "it was not sent: %v", err), false
 	}
@@ -150,6 +175,19 @@ func (d *delivery) attempt() (result Result, executes bool) {
 			return d.decided()
 		}
 	}
+}
+
+// withdraw takes back a consent that waited for a place, for what was found meanwhile.
+func (d *delivery) withdraw(f finding) (Result, bool) {
+	ctx, l := context.WithoutCancel(d.up.ctx), d.resumer.ledger
+	if f.settle {
+		err := l.step(ctx, d.ticket, func(t *tx, s *session) error { return t.settle(s, f.reason) }, phaseQueued)
+		return d.undelivered(err, f.verdict, f.reason)
+	}
+	if d.up.ctx.Err() != nil {
+		f.reason = serverEnded
+	}
+	return d.undelivered(l.PutBack(ctx, d.ticket, f.reason, ""), VerdictRefused, f.reason)
 }
 
 // decided answers by what the ledger says, for somebody else has decided: an

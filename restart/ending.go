@@ -34,7 +34,7 @@ func (p *parking) end(inFlight []string, fates map[string]Fate) error {
 func (p *parking) undecided(s *session, fate Fate, known bool) error {
 	switch {
 	case s.Phase == phaseQueued:
-		return p.putBack(s, "the server ended before it was resumed")
+		return p.putBack(s, serverEnded)
 	case s.Phase == phaseResuming:
 		return p.resuming(s, fate, known)
 	case s.live():

@@ -121,15 +121,34 @@ func (db *fakeDatabase) Describe(_ context.Context, list []string) (map[string]D
 type fakeServer struct {
 	mu         sync.Mutex
 	active     []string
+	fail       error // of Active
+	frozen     <-chan struct{}
 	deliveries []Delivery
 	deliver    func(context.Context, Delivery) error // nil accepts
 	lookup     func(Delivery) (Arrival, error)
 }
 
-func (s *fakeServer) Active(context.Context) ([]string, error) {
+func (s *fakeServer) Active(ctx context.Context) ([]string, error) {
+	s.mu.Lock()
+	frozen := s.frozen
+	s.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.active), nil
+	return slices.Clone(s.active), s.fail
+}
+
+// freeze makes it answer nothing before thaw is closed.
+func (s *fakeServer) freeze(thaw <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = thaw
 }
 
 func (s *fakeServer) setActive(list ...string) {

@@ -127,9 +127,10 @@ func (t *tx) started(s *session, at int64, inc Incarnation) error {
 	if at <= max(s.Seen, s.LastSuspended) {
 		return nil
 	}
-	ours := s.Phase == phaseResuming
+	// Ours is also an execution that was promised to our delivery, and starts now.
+	ours := s.Phase == phaseResuming || s.live() && s.Ours && s.Claimed == s.LastSuspended+1
 	switch {
-	case ours:
+	case s.Phase == phaseResuming:
 		if err := t.delivered(s, "its execution started"); err != nil {
 			return err
 		}
@@ -208,7 +209,7 @@ func (t *tx) suspend(s *session, cause Cause, at int64) {
 	s.Suspended = max(at, s.LastSuspended+1)
 	s.LastSuspended = s.Suspended
 	s.Cause, s.Mark, s.Reason, s.Phase, s.Consumed, s.CoveredBy = cause, "", "", phaseNone, 0, ""
-	s.Ours, s.Confirmed = false, false
+	s.Confirmed = false
 	t.note(s, whatSuspended, string(cause))
 }
 
@@ -332,11 +333,11 @@ func (l *Ledger) Unsuspend(ctx context.Context) error {
 			return err
 		}
 		for _, s := range list {
-			claimed := s.Claimed
+			claimed, ours := s.Claimed, s.Ours
 			if err := t.settle(s, "the server goes on"); err != nil {
 				return err
 			}
-			s.Claimed = claimed
+			s.Claimed, s.Ours = claimed, ours
 		}
 		return t.save(list...)
 	})

@@ -62,7 +62,7 @@ func TestParkOfAWatchedIncarnation(t *testing.T) {
 		b.db.fate(id, o, "m")
 	}
 	b.park()
-	b.wants("ses_older pending", "ses_stop pending", "ses_flight pending", "ses_seen pending", "ses_missed pending")
+	b.wants("ses_older pending", "ses_stop pending", "ses_seen pending", "ses_missed pending", "ses_flight pending")
 	for _, s := range b.pending() {
 		want := map[string]Cause{"ses_older": CauseParked, "ses_stop": CauseShutdown}[s.ID]
 		if want == "" {

@@ -147,6 +147,11 @@ func (f Fate) against(mark string) string {
 	return ""
 }
 
+// runs says that the session executes, and not by what the suspension was made for.
+func (f Fate) runs(mark string) bool {
+	return f.Outcome == OutcomeInFlight && mark != "" && f.Mark != "" && f.Mark != mark
+}
+
 // setEach updates many rows by one statement; values go by session.
 func (t *tx) setEach(set string, values map[string]string) error {
 	if len(values) == 0 {

@@ -34,6 +34,7 @@ type ResumerConfig struct {
 	Concurrency int                   // resumed sessions that execute at once; default 4
 	Text        string                // told before the list of lost background jobs; "" for nothing more
 	Settle      time.Duration         // accepted, and nothing started for so long: ended at once; default 5 s
+	Patience    time.Duration         // how long a caller waits for a server that doesn't answer; default 30 s
 	Exists      func(dir string) bool // whether a directory is there; default by os.Stat
 }
 
@@ -68,6 +69,9 @@ func NewResumer(l *Ledger, c ResumerConfig) *Resumer {
 	if c.Settle <= 0 {
 		c.Settle = 5 * time.Second
 	}
+	if c.Patience <= 0 {
+		c.Patience = 30 * time.Second
+	}
 	if c.Exists == nil {
 		c.Exists = func(dir string) bool {
 			info, err := os.Stat(dir)
@@ -96,7 +100,7 @@ func (r *Resumer) SetServer(s Server, db Database) {
 	r.mu.Unlock()
 	for _, d := range queued {
 		// An error leaves it queued in the ledger: Park or Recover puts it back.
-		_ = r.ledger.PutBack(context.Background(), d.ticket, "the server ended before it was resumed", "")
+		_ = r.ledger.PutBack(context.Background(), d.ticket, serverEnded, "")
 	}
 	if s != nil {
 		r.takePlaces()
@@ -125,9 +129,12 @@ func (r *Resumer) Close() {
 	r.wg.Wait()
 }
 
+const serverEnded = "the server ended before it was resumed"
+
 // Resume consents to one suspension; at names it (Unix ms), 0 means the one that
-// is pending now. It returns when the outcome is known, or when the session waits
-// for a place; what is begun goes on when ctx ends. ErrNotPending: the ledger
+// is pending now. It returns when the outcome is known, when the session waits
+// for a place, or when the server has not answered for ResumerConfig.Patience
+// (VerdictUnknown); what is begun goes on when ctx ends. ErrNotPending: the ledger
 // knows no suspension of that session.
 func (r *Resumer) Resume(ctx context.Context, id string, at int64) (Result, error) {
 	s, pending, journal, err := r.ledger.Show(ctx, id)
@@ -193,14 +200,17 @@ func (r *Resumer) consume(ctx context.Context, up *serverUp, s Suspension) (Resu
 	queued, ok := r.enter(d)
 	switch {
 	case !ok:
-		const reason = "the server ended before it was resumed"
-		return Result{s.ID, VerdictRefused, reason}, r.ledger.PutBack(context.WithoutCancel(ctx), ticket, reason, "")
+		return Result{s.ID, VerdictRefused, serverEnded}, r.ledger.PutBack(context.WithoutCancel(ctx), ticket, serverEnded, "")
 	case queued:
 		return Result{s.ID, VerdictQueued, fmt.Sprintf("%d resumed sessions execute already", r.config.Concurrency)}, nil
 	}
+	patience := time.NewTimer(r.config.Patience)
+	defer patience.Stop()
 	select {
 	case result := <-d.result:
 		return result, nil
+	case <-patience.C: // its answer decides, or its end by Park, or Recover; nothing is sent again
+		return Result{s.ID, VerdictUnknown, "the server doesn't answer; see: intermission show " + s.ID}, nil
 	case <-ctx.Done():
 		return Result{}, ctx.Err()
 	}
@@ -217,6 +227,7 @@ func (r *Resumer) enter(d *delivery) (queued, ok bool) {
 		r.start(d)
 		return false, true
 	}
+	d.waited = true
 	r.queue = append(r.queue, d)
 	if !r.polling {
 		r.polling = true
