@@ -15,6 +15,7 @@ type intake struct {
 	Database    string        `json:"database"`
 	Generation  string        `json:"generation"`
 	Incarnation string        `json:"incarnation"`
+	Watched     []string      `json:"watched"` // the incarnations that had ended then, and no later one
 	Cause       Cause         `json:"cause"`
 	At          int64         `json:"at"`
 	Since       int64         `json:"since"`
@@ -50,12 +51,19 @@ func (l *Ledger) takeIn(ctx context.Context, sweep Sweep, opts ParkOptions) erro
 	for i, j := range sweep.Jobs {
 		in.Jobs[i] = intakeJob{j.Key, j.Kind, j.Session, j.Child, j.Text, j.Status, string(j.Raw)}
 	}
-	content, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
 	defer l.undigested.Store(true) // also after an error: it may stand there all the same
 	return l.change(ctx, func(t *tx) error {
+		open, err := t.incarnations("WHERE ended_at IS NULL")
+		if err != nil {
+			return err
+		}
+		for _, i := range open {
+			in.Watched = append(in.Watched, i.ID)
+		}
+		content, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
 		return t.exec("INSERT INTO intake (time, content) VALUES (?, ?)", t.now, string(content))
 	})
 }
@@ -88,7 +96,7 @@ func (l *Ledger) digest(ctx context.Context, done *Parked) error {
 			return fmt.Errorf("the ledger %s holds what it can't read: %w; put back a copy of it, or move it away to begin a new one and lose the suspensions in it", l.path, err)
 		}
 		for i := range list {
-			p, err := t.parking(list[i].options(), done)
+			p, err := t.parking(list[i].options(), done, "WHERE id IN (SELECT value FROM json_each(?))", ids(list[i].Watched))
 			if err != nil {
 				return err
 			}

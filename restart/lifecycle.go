@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // The words of the journal.
@@ -81,7 +82,7 @@ func (l *Ledger) Apply(ctx context.Context, e Event) error {
 	}
 	return l.change(ctx, func(t *tx) error {
 		inc, err := t.running()
-		if err != nil || inc == nil || e.At != 0 && e.At < inc.StartedAt {
+		if err != nil || inc == nil {
 			return err
 		}
 		s, err := find(t, e.Session)
@@ -91,6 +92,12 @@ func (l *Ledger) Apply(ctx context.Context, e Event) error {
 		if s == nil {
 			s = &session{ID: e.Session}
 		}
+		if setBack(e.At, t.now, max(inc.StartedAt, s.Seen, s.LastSuspended)) {
+			e.At = 0
+		}
+		if e.At != 0 && e.At < inc.StartedAt {
+			return nil
+		}
 		before := *s
 		if err := t.apply(s, e, *inc); err != nil || *s == before {
 			return err
@@ -98,6 +105,26 @@ func (l *Ledger) Apply(ctx context.Context, e Event) error {
 		t.shown = true
 		return t.save(s)
 	})
+}
+
+const (
+	clockStep  = time.Second      // by less than this a clock is slewed and not set
+	eventDelay = 10 * time.Second // what an event may take from its server to us
+)
+
+// setBack says that an event of the time at is news although known is later: the
+// clock was set back (by NTP; a hardware clock in local time), for ours, the same
+// one, is before known as well, and the event has just come. Such an event is
+// taken by its arrival, as one that says no time.
+//
+// What is old stays old: an event that comes again while the clock is right, or
+// that is older than eventDelay by the clock that was set back. Not covered: a
+// step of less than clockStep, an event that comes twice within eventDelay while
+// the clock is behind (a claim that is made so ends by what the server's database
+// says), and one that takes longer to come.
+func setBack(at, now, known int64) bool {
+	return at != 0 && at < known && now < known-clockStep.Milliseconds() &&
+		at > now-eventDelay.Milliseconds() && at < now+clockStep.Milliseconds()
 }
 
 func (t *tx) apply(s *session, e Event, inc Incarnation) error {

@@ -90,7 +90,7 @@ func (l *Ledger) end(ctx context.Context, db Database, opts ParkOptions, done *P
 	var open []string
 	var p *parking
 	err = l.read(ctx, func(t *tx) (err error) {
-		if p, err = t.parking(opts, done); err == nil {
+		if p, err = t.parking(opts, done, "WHERE ended_at IS NULL"); err == nil {
 			open, err = t.openIn(p.opts.Database, unconfirmed)
 		}
 		return err
@@ -116,10 +116,11 @@ func (l *Ledger) end(ctx context.Context, db Database, opts ParkOptions, done *P
 	})
 }
 
-// parking begins to decide; it completes the options by what the ledger holds.
-func (t *tx) parking(opts ParkOptions, done *Parked) (*parking, error) {
+// parking begins to decide about the end of the incarnations that where finds; it
+// completes the options by what the ledger holds of them.
+func (t *tx) parking(opts ParkOptions, done *Parked, where string, args ...any) (*parking, error) {
 	p := &parking{tx: t, opts: opts, watched: map[string]bool{}, done: done, rows: map[string]*session{}, was: map[string]session{}}
-	list, err := t.incarnations("WHERE ended_at IS NULL ORDER BY started_at")
+	list, err := t.incarnations(where+" ORDER BY started_at", args...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +151,11 @@ func (t *tx) parking(opts ParkOptions, done *Parked) (*parking, error) {
 			p.opts.Since = i.StartedAt
 		}
 	}
-	return p, nil
+	running, err := t.running()
+	if err == nil && running != nil && running.Database == p.opts.Database && !p.watched[running.ID] {
+		p.successor = running.ID
+	}
+	return p, err
 }
 
 const (

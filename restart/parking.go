@@ -12,11 +12,13 @@ import (
 type parking struct {
 	*tx
 	opts    ParkOptions
-	watched map[string]bool     // incarnations that ended
-	rows    map[string]*session // sessions that may be touched
-	was     map[string]session  // rows as they were loaded
-	claims  []Claim             // new in the table parked
-	done    *Parked
+	watched map[string]bool // incarnations that ended
+	// successor is an incarnation that runs by now: what it has of a session is newer.
+	successor string
+	rows      map[string]*session // sessions that may be touched
+	was       map[string]session  // rows as they were loaded
+	claims    []Claim             // new in the table parked
+	done      *Parked
 }
 
 // digest makes suspensions of claims and jobs that stood in the server's database.
@@ -122,6 +124,9 @@ func (p *parking) row(id string) *session {
 // claim makes a claim of the database a suspension, unless it is one already.
 func (p *parking) claim(c Claim) error {
 	s := p.row(c.Session)
+	if p.goesOn(s) {
+		return nil
+	}
 	same := s.Suspended != 0 && (p.watched[s.Incarnation] || s.Claimed == c.ClaimedAt && s.Database == p.opts.Database)
 	cause, at := CauseParked, c.ClaimedAt
 	if p.watched[s.Incarnation] && s.live() || s.Phase == phaseResuming || len(p.watched) > 0 && p.opts.Since != 0 && c.ClaimedAt >= p.opts.Since {
@@ -135,6 +140,11 @@ func (p *parking) claim(c Claim) error {
 	s.Claimed, s.Attempts = c.ClaimedAt, c.Attempts
 	p.confirm(s)
 	return nil
+}
+
+// goesOn says that the session is at work, or was just stopped, in a server that followed the one that ended.
+func (p *parking) goesOn(s *session) bool {
+	return p.successor != "" && s.Incarnation == p.successor && (s.live() || s.Suspended != 0)
 }
 
 // confirm notes that the session waits whatever is found out about the incarnation that ended.
@@ -206,6 +216,8 @@ func (p *parking) wait(s *session) error {
 		p.confirm(head)
 	}
 	switch {
+	case p.goesOn(s):
+		return nil
 	case s.Phase == phaseResuming:
 		if err := p.replace(s, p.cause(), p.opts.At); err != nil {
 			return err

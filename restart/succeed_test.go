@@ -1,6 +1,9 @@
 package restart
 
-import "testing"
+import (
+	"errors"
+	"testing"
+)
 
 func TestAServerThatCameUnseenIsFollowed(t *testing.T) {
 	t.Parallel()
@@ -48,4 +51,30 @@ func TestSucceedKeepsWhatWasParked(t *testing.T) {
 	b.db.fate("ses_idle", OutcomeEnded, "m")
 	b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 6000}, nil, b.db))
 	b.wants("ses_1 pending", "ses_idle pending")
+}
+
+// What was taken in of an incarnation that ended says nothing about the one that
+// was adopted before it could be digested: that one goes on.
+func TestALateDigestIsNotAboutTheServerThatFollowed(t *testing.T) {
+	t.Parallel()
+	b := setup(t, claim("ses_1", 2000), claim("ses_2", 2000))
+	b.apply(EventStarted, "ses_1", 2000)
+	b.apply(EventStarted, "ses_2", 2000)
+	b.db.jobs["j"] = Job{Key: "j", Kind: "shell", Session: "ses_job", Raw: []byte("1")}
+	b.db.fail["Clear"] = errors.New("locked")
+	b.crashes("INSERT ON parked")
+	if _, err := b.Park(t.Context(), b.db, ParkOptions{Cause: CauseCrash, At: 5000, Database: serverDB}); err == nil {
+		t.Fatal("no error")
+	}
+	b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 6000}, []string{"ses_1", "ses_job"}, b.db))
+	b.clock = 6100
+	b.apply(EventStarted, "ses_new", 6100)
+	b.claimed("ses_1", "ses_job", "ses_new")
+	_, err := b.Ledger.db.Exec("DROP TRIGGER crash")
+	b.must(err)
+	b.wants("ses_2 pending") // digests
+	b.claimed("ses_1", "ses_job", "ses_new")
+	b.journaled("ses_2", whatSuspended)
+	b.must(b.Suspend(t.Context(), []string{"ses_1"}, 6200))
+	b.wants("ses_2 pending", "ses_1 blocked")
 }
