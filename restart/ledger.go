@@ -13,7 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	_ "modernc.org/sqlite" // the driver "sqlite"; pure Go, so that every platform is built without a C compiler
+	"modernc.org/sqlite" // the driver "sqlite"; pure Go, so that every platform is built without a C compiler
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Ledger is our own record of who was at work and what a person decided. Its
@@ -21,6 +22,8 @@ import (
 type Ledger struct {
 	db   *sql.DB
 	path string
+	file fs.FileInfo  // what stood at path when it was opened
+	size atomic.Int64 // of that file, the greatest that was seen: it never shrinks by itself
 	now  func() time.Time
 
 	undigested atomic.Bool // the table intake may hold something
@@ -47,7 +50,11 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
 	}
 	l := &Ledger{db: db, path: path, now: now}
-	if err := l.digestLeft(context.Background()); err != nil {
+	if l.file, err = os.Stat(path); err == nil {
+		os.SameFile(l.file, l.file) // Windows finds out a file's identity only when it is asked for
+		err = l.digestLeft(context.Background())
+	}
+	if err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
 	}
@@ -120,25 +127,58 @@ type tx struct {
 
 // change runs f in one transaction, all or none.
 func (l *Ledger) change(ctx context.Context, f func(*tx) error) error {
+	if err := l.inPlace(); err != nil {
+		return err
+	}
 	sqlTx, err := l.db.BeginTx(ctx, nil)
 	if err != nil {
-		return fmt.Errorf("cannot write the ledger %s: %w", l.path, err)
+		return l.located(err)
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // after Commit it does nothing, and after an error that error counts
 	t := &tx{Tx: sqlTx, ctx: ctx, now: l.now().UnixMilli()}
-	if err := f(t); err != nil {
-		return err
+	err = f(t)
+	if err == nil {
+		err = t.writeJournal()
 	}
-	if err := t.writeJournal(); err != nil {
-		return fmt.Errorf("cannot write the ledger %s: %w", l.path, err)
+	if err == nil {
+		err = l.inPlace() // it may have waited for the lock
 	}
-	if err := sqlTx.Commit(); err != nil {
-		return fmt.Errorf("cannot write the ledger %s: %w", l.path, err)
+	if err == nil {
+		err = sqlTx.Commit()
+	}
+	if err != nil {
+		return l.located(err)
 	}
 	if t.shown {
 		l.changed()
 	}
 	return nil
+}
+
+// inPlace makes sure that what is written can be found again at the next start:
+// SQLite goes on to write to a file that was removed.
+func (l *Ledger) inPlace() error {
+	info, err := os.Stat(l.path)
+	if err == nil && os.SameFile(info, l.file) && info.Size() < l.size.Load() {
+		return fmt.Errorf("the ledger %s was cut short while in use; put back a copy of it and restart intermission, or move it away and lose the suspensions in it", l.path)
+	}
+	if err != nil || !os.SameFile(info, l.file) {
+		return fmt.Errorf("the ledger %s was removed or replaced while in use; put it back, or restart intermission to begin a new one", l.path)
+	}
+	l.size.Store(info.Size())
+	return nil
+}
+
+// located gives an error of SQLite the ledger's path and, where the file is bad, an act.
+func (l *Ledger) located(err error) error {
+	var bad *sqlite.Error
+	switch {
+	case !errors.As(err, &bad):
+		return err
+	case bad.Code()&0xff == sqlite3.SQLITE_CORRUPT || bad.Code()&0xff == sqlite3.SQLITE_NOTADB || bad.Code()&0xff == sqlite3.SQLITE_IOERR:
+		return fmt.Errorf("the ledger %s is damaged (%w); put back a copy of it and restart intermission, or move it away and lose the suspensions in it", l.path, err)
+	}
+	return fmt.Errorf("cannot use the ledger %s: %w; check that its disk is writable and has room", l.path, err)
 }
 
 func (l *Ledger) changed() {

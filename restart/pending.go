@@ -193,10 +193,10 @@ func show(s *session, members []*session, jobs map[string][]Job, inc *Incarnatio
 func (l *Ledger) read(ctx context.Context, f func(*tx) error) error {
 	sqlTx, err := l.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
-		return fmt.Errorf("cannot read the ledger %s: %w", l.path, err)
+		return l.located(err)
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // it has only read
-	return f(&tx{Tx: sqlTx, ctx: ctx})
+	return l.located(f(&tx{Tx: sqlTx, ctx: ctx}))
 }
 
 // openJobs gives the parked jobs that their session has not been told of.
