@@ -169,7 +169,7 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 	s.workers.Go(func() { s.attendAside(ctx, c, asides) })
 	handleAll := func(e restart.Event) {
 		switch e.Kind {
-		case restart.EventAsked, restart.EventProgress:
+		case restart.EventAsked, restart.EventProgress, restart.EventStarted:
 			select {
 			case asides <- e:
 			default: // the next one does as well
@@ -185,16 +185,32 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 	}
 }
 
+// rememberAfter is how long after an event of an adopted server its processes are
+// listed: a tool is announced before its process is there. It also bounds how often.
+const rememberAfter = 500 * time.Millisecond
+
 // attendAside does what events ask for and what would hold up the stream.
 func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-chan restart.Event) {
-	var remembered time.Time
-	for e := range asides {
-		switch {
-		case e.Kind == restart.EventAsked && !c.guard.stopping.Load():
-			s.noteWaiting(ctx, c, e)
-		case c.Mark == "" && time.Since(remembered) > time.Second:
-			c.remember(ctx)
-			remembered = time.Now()
+	due := time.NewTimer(0) // at once: it may have been at work before we came
+	defer due.Stop()
+	pending := true
+	for {
+		select {
+		case e, ok := <-asides:
+			switch {
+			case !ok:
+				return
+			case e.Kind == restart.EventAsked && !c.guard.stopping.Load():
+				s.noteWaiting(ctx, c, e)
+			case !pending:
+				due.Reset(rememberAfter)
+				pending = true
+			}
+		case <-due.C:
+			pending = false
+			if c.Mark == "" {
+				c.remember(ctx)
+			}
 		}
 	}
 }

@@ -52,7 +52,7 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 		removeRecord(s.Paths.ServerRecord)
 	}
 	if missing != nil {
-		return Input{Kind: InRefused, Reason: missing.Error()}
+		return Input{Kind: InRefused, Reason: missing.Error() + "; then: intermission start"}
 	}
 	if !spawn {
 		return Input{Kind: InParked}
@@ -116,7 +116,7 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 func (s *supervisor) prepare(ctx context.Context) (missing error, in Input, ok bool) {
 	missing, err := s.locate(ctx)
 	if err != nil {
-		return nil, Input{Kind: InRefused, Reason: err.Error()}, false
+		return nil, Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false
 	}
 	in, ok = s.openAll()
 	return missing, in, ok
