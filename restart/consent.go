@@ -27,7 +27,7 @@ func (e *TakenError) Is(target error) bool { return target == ErrNotPending }
 
 // consumeOne is the guard: of any number that run it for one suspension, one gets the row.
 const consumeOne = `UPDATE session SET time_suspended = NULL, consumed = time_suspended, phase = 'queued',
-		reason = '', consent = consent + 1
+		reason = '', obstacle = '', consent = consent + 1
 	WHERE id = ? AND time_suspended = ? AND phase IN ('', 'unknown')
 	RETURNING consumed, consent, mark`
 

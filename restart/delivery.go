@@ -40,7 +40,7 @@ func (r *Resumer) examine(ctx context.Context, up *serverUp, session, directory,
 	switch {
 	case why == "":
 		return finding{}
-	case fate.runs(mark):
+	case fate.obstacle(mark) == obstacleElsewhere:
 		return finding{VerdictRefused, elsewhere, false}
 	case fate.Outcome == OutcomeGone || fate.Outcome == OutcomeArchived:
 		return finding{VerdictRefused, why, true}

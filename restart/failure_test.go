@@ -116,9 +116,9 @@ func TestFailureServerDiesBeforeDeliveryIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := suspended(t)
-			ticket, err := b.Consume(t.Context(), "ses_1", 5000)
-			b.must(err)
+			b := setup(t)
+			b.witness()
+			ticket := b.consented()
 			b.must(b.Delivering(t.Context(), ticket))
 			b.reopen()
 			b.db.fates["ses_1"] = c.fate

@@ -249,6 +249,13 @@ func (b *bundle) begin(id string, at int64) {
 	b.must(b.BeginIncarnation(b.t.Context(), Incarnation{ID: id, Generation: "v2", Database: serverDB, StartedAt: at}))
 }
 
+// witness has a session ended that stays in the server's database.
+func (b *bundle) witness() {
+	b.t.Helper()
+	b.apply(EventStarted, "ses_witness", 1500)
+	b.apply(EventSucceeded, "ses_witness", 1600)
+}
+
 func (b *bundle) apply(kind EventKind, session string, at int64) {
 	b.t.Helper()
 	b.must(b.Apply(b.t.Context(), Event{Kind: kind, Session: session, At: at}))

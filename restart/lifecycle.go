@@ -236,7 +236,7 @@ func (t *tx) suspend(s *session, cause Cause, at int64) {
 	s.Suspended = max(at, s.LastSuspended+1)
 	s.LastSuspended = s.Suspended
 	s.Cause, s.Mark, s.Reason, s.Phase, s.Consumed, s.CoveredBy = cause, "", "", phaseNone, 0, ""
-	s.Confirmed = false
+	s.Confirmed, s.Obstacle = false, obstacleNone
 	t.note(s, whatSuspended, string(cause))
 }
 
@@ -255,7 +255,7 @@ func (t *tx) close(s *session) error {
 		}
 	}
 	s.Suspended, s.Consumed, s.Phase, s.CoveredBy, s.Reason = 0, 0, phaseNone, "", ""
-	s.LastClaimed = s.Claimed
+	s.LastClaimed, s.Obstacle = s.Claimed, obstacleNone
 	s.unclaim()
 	return t.exec("UPDATE parked SET done_at = ? WHERE kind = 'job' AND done_at IS NULL AND session = ?", t.now, s.ID)
 }

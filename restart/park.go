@@ -106,7 +106,7 @@ func (l *Ledger) end(ctx context.Context, db Database, opts ParkOptions, done *P
 	}
 	var fates map[string]Fate
 	if len(open) > 0 {
-		if fates, err = db.Fates(ctx, open); err != nil {
+		if fates, err = l.fates(ctx, db, p.opts.Database, open); err != nil {
 			return "", err
 		}
 	}

@@ -84,6 +84,7 @@ func TestParkByFates(t *testing.T) {
 		t.Run(fmt.Sprint(c.outcome), func(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
+			b.witness()
 			b.apply(EventStarted, "ses_claim", 2000)
 			b.must(b.Suspend(t.Context(), []string{"ses_stop"}, 1500))
 			b.db.fate("ses_claim", c.outcome, "m")

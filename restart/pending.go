@@ -125,10 +125,26 @@ func (s *session) state(inc *Incarnation) State {
 	case phaseUnknown:
 		return StateUnknown
 	}
-	if s.ending(inc) {
+	switch {
+	case s.ending(inc) || s.Obstacle == obstacleAbsent:
 		return StateBlocked
+	case s.Obstacle == obstacleElsewhere:
+		return StateElsewhere
 	}
 	return StatePending
+}
+
+// reason tells why it can't be resumed now, or why it could not be at last.
+func (s *session) reason(inc *Incarnation) string {
+	switch state := s.state(inc); {
+	case state == StateElsewhere:
+		return elsewhere
+	case state == StateBlocked && s.ending(inc):
+		return stopping
+	case state == StateBlocked:
+		return "its session is not in the server's database " + PlainText(s.Database, 200)
+	}
+	return s.Reason
 }
 
 // Pending lists suspensions, oldest first: those that wait, and those whose
@@ -172,11 +188,8 @@ func (l *Ledger) Pending(ctx context.Context) ([]Suspension, error) {
 
 // show makes what is shown of a head; members are itself and what waits under it.
 func show(s *session, members []*session, jobs map[string][]Job, inc *Incarnation) Suspension {
-	v := Suspension{ID: s.ID, SuspendedAt: s.suspension(), Cause: s.Cause, State: s.state(inc), Reason: s.Reason,
+	v := Suspension{ID: s.ID, SuspendedAt: s.suspension(), Cause: s.Cause, State: s.state(inc), Reason: s.reason(inc),
 		Description: s.description(), Jobs: []Job{}, Resumes: s.Resumes, ClaimedAt: s.Claimed, Attempts: s.Attempts}
-	if v.State == StateBlocked {
-		v.Reason = stopping
-	}
 	v.Children = []string{}
 	v.Jobs = append(v.Jobs, jobs[s.ID]...)
 	slices.SortFunc(members, func(a, b *session) int { return cmp.Compare(a.ID, b.ID) })

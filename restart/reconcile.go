@@ -58,10 +58,11 @@ type waiting struct {
 	id        string
 	suspended int64
 	mark      string
+	obstacle  obstacle
 }
 
 func (t *tx) waiting(where string, args ...any) ([]waiting, error) {
-	rows, err := t.QueryContext(t.ctx, "SELECT id, coalesce(time_suspended, 0), mark FROM session "+where, args...)
+	rows, err := t.QueryContext(t.ctx, "SELECT id, coalesce(time_suspended, 0), mark, obstacle FROM session "+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (t *tx) waiting(where string, args ...any) ([]waiting, error) {
 	var list []waiting
 	for rows.Next() {
 		var w waiting
-		if err := rows.Scan(&w.id, &w.suspended, &w.mark); err != nil {
+		if err := rows.Scan(&w.id, &w.suspended, &w.mark, &w.obstacle); err != nil {
 			return nil, err
 		}
 		list = append(list, w)
@@ -96,7 +97,7 @@ func (l *Ledger) compare(ctx context.Context, db Database, database, and string)
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	fates, err := db.Fates(ctx, names)
+	fates, err := l.fates(ctx, db, database, names)
 	if err != nil {
 		return fmt.Errorf("cannot compare with the server's database: %w", err)
 	}
@@ -105,19 +106,27 @@ func (l *Ledger) compare(ctx context.Context, db Database, database, and string)
 		if err != nil {
 			return err
 		}
-		marks := map[string]string{}
+		marks, obstacles := map[string]string{}, map[string]string{}
 		for _, w := range list {
 			fate, known := fates[w.id]
 			if !known || at[w.id] != w.suspended {
 				continue // it was decided while we asked
 			}
-			if why := fate.against(w.mark); why != "" {
+			now := fate.obstacle(w.mark)
+			if now != w.obstacle {
+				obstacles[w.id] = string(now)
+				t.shown = true
+			}
+			if why := fate.against(w.mark); why != "" && now == obstacleNone {
 				if err := t.settleOne(w.id, why); err != nil {
 					return err
 				}
 			} else if w.mark == "" && fate.Mark != "" {
 				marks[w.id] = fate.Mark
 			}
+		}
+		if err := t.setEach("obstacle = each.value", obstacles); err != nil {
+			return err
 		}
 		return t.setEach("mark = each.value", marks)
 	})
@@ -147,9 +156,17 @@ func (f Fate) against(mark string) string {
 	return ""
 }
 
-// runs says that the session executes, and not by what the suspension was made for.
-func (f Fate) runs(mark string) bool {
-	return f.Outcome == OutcomeInFlight && mark != "" && f.Mark != "" && f.Mark != mark
+// obstacle tells what keeps a suspension that is not settled from being resumed. An
+// execution that is newer than the suspension and that no event of our server
+// has told of runs in another one: until it ends there, nothing is decided.
+func (f Fate) obstacle(mark string) obstacle {
+	switch {
+	case f.Outcome == outcomeAbsent:
+		return obstacleAbsent
+	case f.Outcome == OutcomeInFlight && mark != "" && f.Mark != "" && f.Mark != mark:
+		return obstacleElsewhere
+	}
+	return obstacleNone
 }
 
 // setEach updates many rows by one statement; values go by session.

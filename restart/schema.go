@@ -9,13 +9,13 @@ import (
 
 const (
 	// schemaVersion is PRAGMA user_version of a ledger that this program writes.
-	schemaVersion = 1
+	schemaVersion = 2
 	// applicationID is PRAGMA application_id, "IntM": it tells a ledger from other SQLite files.
 	applicationID = 0x496e744d
 )
 
 // migrations bring a ledger from version i to i+1.
-var migrations = [schemaVersion]string{schema1}
+var migrations = [schemaVersion]string{schema1, schema2}
 
 const schema1 = `
 CREATE TABLE incarnation (
@@ -98,6 +98,11 @@ CREATE TRIGGER journal_no_update BEFORE UPDATE ON journal BEGIN SELECT RAISE(ABO
 CREATE TRIGGER journal_no_delete BEFORE DELETE ON journal BEGIN SELECT RAISE(ABORT, 'the journal is only ever added to'); END;
 `
 
+const schema2 = `
+ALTER TABLE session ADD COLUMN obstacle TEXT NOT NULL DEFAULT '' CHECK (obstacle IN ('', 'absent', 'elsewhere'));
+ALTER TABLE session ADD COLUMN time_known INTEGER NOT NULL DEFAULT 0; -- when we first heard of it
+`
+
 // prepareSchema makes sure that the file is a sound ledger of this version, and
 // writes nothing to one that isn't.
 func prepareSchema(db *sql.DB) error {
@@ -110,8 +115,8 @@ func prepareSchema(db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil {
 		return err
 	}
-	if !fresh {
-		return checkPages(ctx, db)
+	if err := checkPages(ctx, db); err != nil || !fresh {
+		return err
 	}
 	return migrate(ctx, db)
 }

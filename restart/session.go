@@ -16,6 +16,15 @@ const (
 	phaseUnknown  phase = "unknown" // suspended again, for the outcome can't be known
 )
 
+// obstacle is why a suspension that stands can't be resumed, as the server's database last showed.
+type obstacle string
+
+const (
+	obstacleNone      obstacle = ""
+	obstacleAbsent    obstacle = "absent"    // its session isn't there, and perhaps it is another database
+	obstacleElsewhere obstacle = "elsewhere" // it executes, and not in our server
+)
+
 // session is a row of the table session. Times are Unix ms, 0 is none.
 type session struct {
 	ID, Parent, Generation, Database, Incarnation string
@@ -33,12 +42,13 @@ type session struct {
 	Shown                                         int64
 	Confirmed                                     bool
 	LastClaimed, Described                        int64
+	Obstacle                                      obstacle
 	Description                                   sql.NullString // written by Describe only
 }
 
 const sessionColumns = `id, parent_id, generation, database, incarnation, coalesce(time_claimed, 0), attempts, time_seen,
 	coalesce(time_suspended, 0), last_suspended, cause, mark, phase, consumed, consent, covered_by, reason, resumes, ours,
-	waiting, shown, confirmed, last_claimed, described, description`
+	waiting, shown, confirmed, last_claimed, described, obstacle, description`
 
 // live says that the session is at work, as far as events told.
 func (s *session) live() bool { return s.Claimed != 0 && s.Suspended == 0 && s.Phase == phaseNone }
@@ -94,7 +104,7 @@ func sessions(q querier, where string, args ...any) ([]*session, error) {
 		s := new(session)
 		if err := rows.Scan(&s.ID, &s.Parent, &s.Generation, &s.Database, &s.Incarnation, &s.Claimed, &s.Attempts, &s.Seen,
 			&s.Suspended, &s.LastSuspended, &s.Cause, &s.Mark, &s.Phase, &s.Consumed, &s.Consent, &s.CoveredBy, &s.Reason,
-			&s.Resumes, &s.Ours, &s.Waiting, &s.Shown, &s.Confirmed, &s.LastClaimed, &s.Described, &s.Description); err != nil {
+			&s.Resumes, &s.Ours, &s.Waiting, &s.Shown, &s.Confirmed, &s.LastClaimed, &s.Described, &s.Obstacle, &s.Description); err != nil {
 			return nil, err
 		}
 		list = append(list, s)
@@ -131,7 +141,7 @@ func (t *tx) save(list ...*session) error {
 			return err
 		}
 		if err := t.exec(saveGroup, s.Parent, s.Generation, s.Database, s.Incarnation, s.Attempts, s.Cause, s.Phase, s.Consumed,
-			s.Consent, s.CoveredBy, s.Reason, s.Resumes, s.Ours, s.Waiting, s.Confirmed, string(text)); err != nil {
+			s.Consent, s.CoveredBy, s.Reason, s.Resumes, s.Ours, s.Waiting, s.Confirmed, s.Obstacle, t.now, string(text)); err != nil {
 			return err
 		}
 	}
@@ -140,9 +150,9 @@ func (t *tx) save(list ...*session) error {
 
 const saveGroup = `INSERT INTO session (id, time_claimed, time_suspended, last_suspended, time_seen, shown, last_claimed, described, mark,
 		parent_id, generation, database, incarnation, attempts, cause, phase, consumed, consent, covered_by, reason, resumes,
-		ours, waiting, confirmed)
+		ours, waiting, confirmed, obstacle, time_known)
 	SELECT key, nullif(value ->> 0, 0), nullif(value ->> 1, 0), value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6, value ->> 7,
-		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+		?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 	FROM jsonb_each(?) WHERE true
 	ON CONFLICT (id) DO UPDATE SET time_claimed = excluded.time_claimed, time_suspended = excluded.time_suspended, last_suspended =
 		excluded.last_suspended, time_seen = excluded.time_seen, shown = excluded.shown, last_claimed = excluded.last_claimed,
@@ -150,7 +160,7 @@ const saveGroup = `INSERT INTO session (id, time_claimed, time_suspended, last_s
 		excluded.generation, database = excluded.database, incarnation = excluded.incarnation, attempts = excluded.attempts,
 		cause = excluded.cause, phase = excluded.phase, consumed = excluded.consumed, consent =
 		excluded.consent, covered_by = excluded.covered_by, reason = excluded.reason, resumes = excluded.resumes, ours =
-		excluded.ours, waiting = excluded.waiting, confirmed = excluded.confirmed`
+		excluded.ours, waiting = excluded.waiting, confirmed = excluded.confirmed, obstacle = excluded.obstacle`
 
 // note adds a line to the journal.
 func (t *tx) note(s *session, what, detail string) {

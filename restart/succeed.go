@@ -21,7 +21,7 @@ func (l *Ledger) Succeed(ctx context.Context, inc Incarnation, active []string, 
 	if err != nil {
 		return err
 	}
-	fates, err := db.Fates(ctx, names)
+	fates, err := l.fates(ctx, db, inc.Database, names)
 	if err != nil {
 		return fmt.Errorf("cannot look at what an earlier server left: %w", err)
 	}
