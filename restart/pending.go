@@ -115,38 +115,6 @@ func (f family) under(head string) []*session {
 	return list
 }
 
-// state tells what can be done about it; inc is the running incarnation or nil.
-func (s *session) state(inc *Incarnation) State {
-	switch s.Phase {
-	case phaseQueued, phaseCovered:
-		return StateQueued
-	case phaseResuming:
-		return StateResuming
-	case phaseUnknown:
-		return StateUnknown
-	}
-	switch {
-	case s.ending(inc) || s.Obstacle == obstacleAbsent:
-		return StateBlocked
-	case s.Obstacle == obstacleElsewhere:
-		return StateElsewhere
-	}
-	return StatePending
-}
-
-// reason tells why it can't be resumed now, or why it could not be at last.
-func (s *session) reason(inc *Incarnation) string {
-	switch state := s.state(inc); {
-	case state == StateElsewhere:
-		return elsewhere
-	case state == StateBlocked && s.ending(inc):
-		return stopping
-	case state == StateBlocked:
-		return "its session is not in the server's database " + PlainText(s.Database, 200)
-	}
-	return s.Reason
-}
-
 // Pending lists suspensions, oldest first: those that wait, and those whose
 // consent is being carried out. Subagents stand under the session they wait for.
 func (l *Ledger) Pending(ctx context.Context) ([]Suspension, error) {

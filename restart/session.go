@@ -72,6 +72,38 @@ func (s *session) suspension() int64 {
 	return s.Consumed
 }
 
+// state tells what can be done about it; inc is the running incarnation or nil.
+func (s *session) state(inc *Incarnation) State {
+	switch s.Phase {
+	case phaseQueued, phaseCovered:
+		return StateQueued
+	case phaseResuming:
+		return StateResuming
+	case phaseUnknown:
+		return StateUnknown
+	}
+	switch {
+	case s.ending(inc) || s.Obstacle == obstacleAbsent:
+		return StateBlocked
+	case s.Obstacle == obstacleElsewhere:
+		return StateElsewhere
+	}
+	return StatePending
+}
+
+// reason tells why it can't be resumed now, or why it could not be at last.
+func (s *session) reason(inc *Incarnation) string {
+	switch state := s.state(inc); {
+	case state == StateElsewhere:
+		return elsewhere
+	case state == StateBlocked && s.ending(inc):
+		return stopping
+	case state == StateBlocked:
+		return "its session is not in the server's database " + PlainText(s.Database, 200)
+	}
+	return s.Reason
+}
+
 // description gives what was stored by Describe, with what was known before.
 func (s *session) description() Description {
 	var d Description
