@@ -308,6 +308,9 @@ func (d *delivery) failed(cause error) (Result, bool) {
 		arrival = ArrivalUnknown
 	}
 	reason := PlainText(cause.Error(), 300)
+	if arrival == ArrivalUnknown && d.untouched(ctx, cause) {
+		arrival = NotArrived
+	}
 	switch arrival {
 	case Arrived:
 		return d.accepted()
@@ -317,6 +320,17 @@ func (d *delivery) failed(cause error) (Result, bool) {
 	}
 	err = l.Unknown(ctx, d.ticket, reason, d.mark(ctx))
 	return d.undelivered(err, VerdictUnknown, reason)
+}
+
+// untouched says that the server answered with a failure, has the session not at
+// work, and its database shows no execution since it was suspended.
+func (d *delivery) untouched(ctx context.Context, cause error) bool {
+	var answered *AnsweredError
+	if !errors.As(cause, &answered) || d.ticket.Mark == "" || d.mark(ctx) != d.ticket.Mark {
+		return false
+	}
+	active, err := d.up.Active(ctx)
+	return err == nil && !slices.Contains(active, d.ticket.Session)
 }
 
 // lookup asks whether it arrived, and once more when the server can't be asked:

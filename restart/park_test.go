@@ -323,3 +323,17 @@ func TestWhatASessionWaitedForIsKept(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestJobsThatNameEachOtherCanBeDecided: each of two sessions waits under the other.
+func TestJobsThatNameEachOtherCanBeDecided(t *testing.T) {
+	t.Parallel()
+	b := bare(t)
+	b.db.jobs["j1"] = Job{Key: "j1", Kind: "subagent", Session: "ses_1", Child: "ses_2", Status: "running", Raw: []byte("1")}
+	b.db.jobs["j2"] = Job{Key: "j2", Kind: "subagent", Session: "ses_2", Child: "ses_1", Status: "running", Raw: []byte("2")}
+	b.park()
+	b.wants("ses_1 pending")
+	if n, err := b.Dismiss(t.Context(), "ses_1", 0); n != 2 || err != nil {
+		t.Errorf("dismissed %d, %v", n, err)
+	}
+	b.wants()
+}

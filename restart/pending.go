@@ -94,10 +94,26 @@ func (f family) head(id string) string {
 		return id
 	}
 	head, seen := id, map[string]bool{id: true}
-	for up := f.parent[id]; up != "" && !seen[up]; up = f.parent[up] {
+	up := f.parent[id]
+	for ; up != "" && !seen[up]; up = f.parent[up] {
 		seen[up] = true
 		if s := f.waits[up]; s != nil && s.Suspended != 0 {
 			head = up
+		}
+	}
+	if up != "" {
+		return f.headOfCycle(up)
+	}
+	return head
+}
+
+// headOfCycle gives the head where rows of jobs name each other's session as
+// child: of those in the cycle that wait, the first by id.
+func (f family) headOfCycle(member string) string {
+	head := ""
+	for at, first := member, true; first || at != member; at, first = f.parent[at], false {
+		if s := f.waits[at]; s != nil && s.Suspended != 0 && (head == "" || at < head) {
+			head = at
 		}
 	}
 	return head

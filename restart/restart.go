@@ -194,6 +194,12 @@ type RefusedError struct {
 
 func (e *RefusedError) Error() string { return e.Reason }
 
+// AnsweredError says that the server answered with a failure of its own, so that it
+// is done with the request: what it has executed by then, its database shows.
+type AnsweredError struct{ Reason string }
+
+func (e *AnsweredError) Error() string { return e.Reason }
+
 var (
 	// ErrChanged says that the database changed between Sweep and Clear.
 	ErrChanged = errors.New("the server's database changed while it was parked")

@@ -354,3 +354,32 @@ func TestAResumerTakesOverThePlacesOfTheOneBefore(t *testing.T) {
 		r.resume("ses_5", VerdictQueued, "")
 	})
 }
+
+// A server that answers with a failure is done with the request: what its database
+// doesn't show, did not happen.
+func TestAFailureThatWasAnsweredIsSure(t *testing.T) {
+	for name, c := range map[string]struct {
+		mark    string // after the failure
+		active  []string
+		verdict Verdict
+		shown   string
+	}{
+		"nothing happened":  {"m", nil, VerdictRefused, "ses_1 pending"},
+		"it left a trace":   {"m2", nil, VerdictUnknown, "ses_1 unknown"},
+		"it works all over": {"m", []string{"ses_1"}, VerdictUnknown, "ses_1 unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, r *resuming) {
+				r.server.lookup = func(Delivery) (Arrival, error) { return ArrivalUnknown, nil }
+				r.server.deliver = func(context.Context, Delivery) error {
+					r.db.fate("ses_1", OutcomeSuspended, c.mark)
+					r.server.setActive(c.active...)
+					return &AnsweredError{Reason: "500"}
+				}
+				r.resume("ses_1", c.verdict, "500")
+				r.server.setActive()
+				r.wants(c.shown)
+			})
+		})
+	}
+}

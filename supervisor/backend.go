@@ -175,9 +175,12 @@ func (s *supervisor) resolve(ctx context.Context, l *restart.Ledger, prefix stri
 func contractError(id string, err error) error {
 	var ambiguous *restart.AmbiguousError
 	var refused *restart.RefusedError
+	var stale *restart.StaleError
 	switch {
 	case errors.As(err, &refused):
 		return &control.Error{Code: control.CodeRefused, Message: refused.Reason}
+	case errors.As(err, &stale):
+		return &control.Error{Code: control.CodeNotPending, Message: stale.Error()}
 	case errors.As(err, &ambiguous):
 		return &control.Error{Code: control.CodeAmbiguous, Message: err.Error()}
 	case errors.Is(err, restart.ErrNotPending):

@@ -60,7 +60,10 @@ func (s *supervisor) parkAtLock(g *guard) error {
 		r := *g.record.Load()
 		if lock == nil {
 			s.Log.Warn("another server took the lock first; parking before it sweeps")
-			return s.park(r, s.causeOf(g, r), nil)
+			if err := s.beforeSweep(); err != nil {
+				return fmt.Errorf("cannot park: %w", err)
+			}
+			return s.parkNow(r, s.causeOf(g, r), nil)
 		}
 		if s.gone(r, exitPatience) {
 			return s.parkUnder(lock, r, s.causeOf(g, r))
@@ -101,7 +104,7 @@ func (s *supervisor) lockOrLoss(ctx context.Context, g *guard) (*platform.Server
 }
 
 // lossPatience is how long after its process a server's lock may take to be ours.
-const lossPatience = 25 * time.Millisecond
+const lossPatience = 5 * time.Millisecond
 
 // lose tells the guard, some time after its server's process has ended, that it
 // need not wait for the lock any longer.
@@ -278,6 +281,37 @@ func alone(ctx context.Context, install *opencode.Install) error {
 // park moves what the server would resume by itself into the ledger. No server
 // may be up; release, if not nil, is called as soon as one may be.
 func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), askTimeout)
+	defer cancel()
+	if err := alone(ctx, s.program()); err != nil {
+		return fmt.Errorf("cannot park: %w", err)
+	}
+	return s.parkNow(r, cause, release)
+}
+
+// beforeSweep makes sure, in short time, that the server that took the lock from us
+// has not resumed anything yet: what it executes is not to be parked under it.
+func (s *supervisor) beforeSweep() error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), winnerPatience)
+	defer cancel()
+	inc, err := s.program().Discover(ctx)
+	if err != nil {
+		return nil // it isn't healthy yet, and sweeps only then
+	}
+	client := opencode.Connect(inc)
+	defer client.Close()
+	if active, err := client.Active(ctx); err != nil || len(active) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s has resumed sessions by itself", inc)
+}
+
+// winnerPatience bounds the look at a server that won the lock. From its start to
+// its sweep the real one takes 2 s (seen with 2.1 and 2.2).
+const winnerPatience = 100 * time.Millisecond
+
+// parkNow parks without another look at who else is there.
+func (s *supervisor) parkNow(r record, cause restart.Cause, release func()) error {
 	ledger, err := s.openLedger()
 	if err != nil {
 		return fmt.Errorf("cannot park: %w", err)
@@ -290,9 +324,6 @@ func (s *supervisor) park(r record, cause restart.Cause, release func()) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
 	defer cancel()
-	if err := alone(ctx, install); err != nil {
-		return fmt.Errorf("cannot park: %w", err)
-	}
 	began := time.Now()
 	cleared := func() {
 		s.Log.Debug("nothing is left that a server would resume", "after", time.Since(began))

@@ -282,7 +282,7 @@ func (t Text) Result(r Result) string {
 		"resumed": t.paint(good, "resumed"),
 		"queued":  t.paint(warn, "queued") + ": it starts when a place is free",
 		"already": "nothing was done",
-		"refused": t.paint(bad, "refused") + ": it stays suspended",
+		"refused": t.paint(bad, "refused"),
 		"unknown": t.paint(bad, "unknown") + ": whether it was resumed can't be told",
 	}[r.Outcome]
 	if words == "" {

@@ -180,7 +180,7 @@ func verdict(a answer, gone string) error {
 	case a.status == http.StatusNotFound && a.tag() == gone:
 		return &restart.RefusedError{Gone: true, Reason: "the session does not exist any more"}
 	case a.status == http.StatusRequestTimeout || a.status >= 500:
-		return failure
+		return &restart.AnsweredError{Reason: failure.Error()}
 	default:
 		return &restart.RefusedError{Reason: failure.Error()}
 	}
