@@ -16,7 +16,7 @@ import (
 
 // launch adopts a living server; where none is, it parks, and starts one if spawn.
 func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
-	missing, in, ok := s.prepare(ctx)
+	in, ok, missing := s.prepare(ctx)
 	if !ok {
 		if in.Kind == InUnsafe && s.dataLock != nil {
 			s.standGuard() // what can't be parked must not be resumed by another server
@@ -113,13 +113,13 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 // prepare finds the program and opens what belongs to it: data directory, database
 // and ledger. Without all of them no server may be started; with missing none can
 // be, but what there is can be parked.
-func (s *supervisor) prepare(ctx context.Context) (missing error, in Input, ok bool) {
+func (s *supervisor) prepare(ctx context.Context) (in Input, ok bool, missing error) {
 	missing, err := s.locate(ctx)
 	if err != nil {
-		return nil, Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false
+		return Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false, nil
 	}
 	in, ok = s.openAll()
-	return missing, in, ok
+	return in, ok, missing
 }
 
 func (s *supervisor) openAll() (Input, bool) {
