@@ -21,6 +21,8 @@ type ParkOptions struct {
 	// any more that a server would resume: its lock may be released then. Park may
 	// still fail afterwards.
 	Cleared func()
+	// Undescribed leaves the descriptions to a Describe by the caller: nothing waits for them.
+	Undescribed bool
 }
 
 // Parked is what Park did.
@@ -59,6 +61,9 @@ func (l *Ledger) Park(ctx context.Context, db Database, opts ParkOptions) (Parke
 	}
 	if err := l.mark(ctx, db, opts.Database); err != nil {
 		done.Warnings = append(done.Warnings, err)
+	}
+	if opts.Undescribed {
+		return done, nil
 	}
 	if err := l.Describe(ctx, db); err != nil {
 		done.Warnings = append(done.Warnings, err)

@@ -333,7 +333,7 @@ func (s *supervisor) parkNow(r record, cause restart.Cause, release func()) erro
 	}
 	parked, err := ledger.Park(ctx, db, restart.ParkOptions{
 		Incarnation: r.ID, Cause: cause, At: began.UnixMilli(), Since: r.Since,
-		Generation: string(install.Generation), Database: db.Path(), Cleared: cleared,
+		Generation: string(install.Generation), Database: db.Path(), Cleared: cleared, Undescribed: true,
 	})
 	if err != nil {
 		return err
@@ -344,5 +344,12 @@ func (s *supervisor) parkNow(r record, cause restart.Cause, release func()) erro
 	for _, w := range parked.Warnings {
 		s.Log.Warn("parked, but", "warning", w)
 	}
+	s.workers.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
+		defer cancel()
+		if err := ledger.Describe(ctx, db); err != nil {
+			s.Log.Warn("parked, but not described", "error", err)
+		}
+	})
 	return nil
 }

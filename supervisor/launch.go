@@ -89,25 +89,25 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 		Port:       s.Config.Server.Port,
 		Env:        s.environ(),
 	}, platform.LoginPath)
-	if err != nil {
-		if before == nil {
-			before = loadProgram(s.Paths.State, s.environ())
-		}
-		if before == nil {
-			return nil, err
-		}
-		missing, install = err, before
-	} else {
+	switch {
+	case err == nil:
 		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
 		if err := saveProgram(s.Paths.State, install); err != nil {
 			s.Log.Warn("the program is not remembered", "error", err)
 		}
+	case before != nil:
+		missing, install = err, before
+	default:
+		if install = loadProgram(s.Paths.State, s.environ()); install == nil {
+			return nil, err
+		}
+		missing = err
 	}
 	s.mu.Lock()
 	s.install = install
 	s.mu.Unlock()
 	s.watchRegistrations()
-	return missing, nil
+	return missing, nil //nolint:nilerr // what is missing is told apart
 }
 
 // prepare finds the program and opens what belongs to it: data directory, database
@@ -116,7 +116,7 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 func (s *supervisor) prepare(ctx context.Context) (in Input, ok bool, missing error) {
 	missing, err := s.locate(ctx)
 	if err != nil {
-		return Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false, nil
+		return Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false, nil //nolint:nilerr // the input says it
 	}
 	in, ok = s.openAll()
 	return in, ok, missing

@@ -19,7 +19,7 @@ func newPrepared(conn *sql.Conn) *prepared {
 
 // QueryContext implements querier.
 func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	statement, err := p.statement(ctx, query)
+	statement, err := p.statement(ctx, query) //nolint:sqlclosecheck // it is kept until close
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) 
 
 // QueryRowContext implements querier.
 func (p *prepared) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	statement, err := p.statement(ctx, query)
+	statement, err := p.statement(ctx, query) //nolint:sqlclosecheck // it is kept until close
 	if err != nil {
 		return p.conn.QueryRowContext(ctx, query, args...) // it gives the error
 	}
