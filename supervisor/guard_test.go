@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -278,4 +279,39 @@ func TestAPortThatIsTakenIsNoLoop(t *testing.T) {
 	if st := b.phase(Failed); st.Server.Restarts != 0 || !strings.Contains(st.Server.Reason, "already in use") {
 		t.Errorf("%+v", st.Server)
 	}
+}
+
+// TestALedgerThatMissedEventsCatchesUp: on v1 nothing else would know of these claims.
+func TestALedgerThatMissedEventsCatchesUp(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	path := filepath.Join(b.dir, "log")
+	log, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	b.o.Log = slog.New(slog.NewTextHandler(log, nil))
+	b.start()
+	b.phase(Running)
+	if err := os.Rename(b.o.Paths.Ledger, b.o.Paths.Ledger+".away"); err != nil {
+		t.Fatal(err)
+	}
+	b.prompt("work [[slow n=600 ms=100]]")
+	b.until("its start was missed", func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), "could not be written to the ledger")
+	}, func() any { return nil })
+	if err := os.Rename(b.o.Paths.Ledger+".away", b.o.Paths.Ledger); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the ledger has its claim", func() bool {
+		db, err := sql.Open("sqlite", "file:"+b.o.Paths.Ledger+"?mode=ro")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		var n int
+		return db.QueryRow("SELECT count(*) FROM session WHERE time_claimed IS NOT NULL").Scan(&n) == nil && n == 1
+	}, func() any { return nil })
 }

@@ -32,6 +32,7 @@ type incarnation struct {
 	// shield is the lock of the name that the server's lock had before its file was
 	// removed: as long as we hold it, nobody starts a second server beside this one.
 	shield atomic.Pointer[platform.ServerLock]
+	behind atomic.Bool                         // the ledger has missed an event
 	tree   atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
 }
 
@@ -160,6 +161,7 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 		}
 		if err := ledger.Apply(ctx, e); err != nil && ctx.Err() == nil {
 			s.Log.Error("an event could not be written to the ledger", "session", e.Session, "event", e.Kind, "error", err)
+			c.behind.Store(true)
 		}
 		resumer.Observe(e)
 		s.observe(e)
@@ -168,15 +170,12 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 	defer close(asides)
 	s.workers.Go(func() { s.attendAside(ctx, c, asides) })
 	handleAll := func(e restart.Event) {
-		switch e.Kind {
-		case restart.EventAsked, restart.EventProgress, restart.EventStarted:
-			select {
-			case asides <- e:
-			default: // the next one does as well
-			}
-		}
 		if e.Kind != restart.EventAsked {
 			handle(e)
+		}
+		select {
+		case asides <- e:
+		default: // the next one does as well
 		}
 	}
 	resync := func(ctx context.Context) error { return s.resync(ctx, c) }
@@ -188,6 +187,9 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 // rememberAfter is how long after an event of an adopted server its processes are
 // listed: a tool is announced before its process is there. It also bounds how often.
 const rememberAfter = 500 * time.Millisecond
+
+// catchUpAfter is the pause between attempts to bring a ledger up to date that could not be written.
+const catchUpAfter = 2 * time.Second
 
 // attendAside does what events ask for and what would hold up the stream.
 func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-chan restart.Event) {
@@ -210,6 +212,11 @@ func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-c
 			pending = false
 			if c.Mark == "" {
 				c.remember(ctx)
+			}
+			if c.behind.CompareAndSwap(true, false) && s.resync(ctx, c) != nil {
+				c.behind.Store(true) // the ledger's fault isn't over
+				due.Reset(catchUpAfter)
+				pending = true
 			}
 		}
 	}
