@@ -60,7 +60,7 @@ func (s *supervisor) shieldLock() {
 	s.mu.Lock()
 	c, install := s.current, s.install
 	s.mu.Unlock()
-	if c == nil || c.over() || c.shield.Load() != nil {
+	if c == nil || c.over() {
 		return
 	}
 	lock, err := platform.TryServerLock(install.LockPath())
@@ -68,9 +68,13 @@ func (s *supervisor) shieldLock() {
 		return // held, as it should be
 	}
 	s.Log.Warn("the server's lock file was removed; holding another one in its place", "path", install.LockPath())
-	if !c.shield.CompareAndSwap(nil, lock) || c.concluded() {
-		c.shield.CompareAndSwap(lock, nil)
-		s.release(lock)()
+	if before := c.shield.Swap(lock); before != nil {
+		s.release(before)() // its file was removed too
+	}
+	if c.concluded() {
+		if last := c.shield.Swap(nil); last != nil {
+			s.release(last)()
+		}
 	}
 }
 

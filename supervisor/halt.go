@@ -41,7 +41,9 @@ func (s *supervisor) halt() Input {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		return s.stopFailed(c)
+		if !c.over() || !c.concludedWithin(3*toolGrace) {
+			return s.stopFailed(c)
+		}
 	}
 	// Those that were reparented and have lost the marker are known from before.
 	platform.KillTree(ctx, tree, toolGrace)

@@ -73,6 +73,17 @@ func (c *incarnation) concluded() bool {
 	}
 }
 
+// concludedWithin waits for the end of the server to be dealt with: it is gone,
+// but a tool of its may take its time.
+func (c *incarnation) concludedWithin(d time.Duration) bool {
+	select {
+	case <-c.done:
+		return true
+	case <-time.After(d):
+		return false
+	}
+}
+
 // attend begins to watch an incarnation that is ready. Its end is reported as an input of act seq.
 func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error {
 	gone, err := platform.Watch(s.life, r.Identity)
