@@ -287,14 +287,17 @@ func (c *resumeCommand) Run(s *surroundings, client *control.Client) error {
 	if err != nil {
 		return err
 	}
-	if !c.Yes {
-		if err := s.confirm(detail, at); err != nil {
+	result := control.Result{ID: detail.ID, Outcome: "already", Reason: "that suspension is not the one that waits; see: intermission show " + detail.ID}
+	if c.Yes || detail.Pending && detail.SuspendedAt == at { // else there is nothing to ask about
+		if !c.Yes {
+			err = s.confirm(detail)
+		}
+		if err == nil {
+			result, err = client.Resume(ctx, detail.ID, at)
+		}
+		if err != nil {
 			return err
 		}
-	}
-	result, err := client.Resume(ctx, detail.ID, at)
-	if err != nil {
-		return err
 	}
 	if err := s.print(result, s.text().Result(result)); err != nil {
 		return err
@@ -310,10 +313,7 @@ func (c *resumeCommand) Run(s *surroundings, client *control.Client) error {
 }
 
 // confirm shows what will go on and asks for consent to it; nil is a yes.
-func (s *surroundings) confirm(d control.Detail, at int64) error {
-	if !d.Pending || d.SuspendedAt != at {
-		return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that suspension of %s is not pending any more; see: intermission show %s", d.ID, d.ID)}
-	}
+func (s *surroundings) confirm(d control.Detail) error {
 	text := s.text()
 	text.Color = false // standard error may be another thing
 	fmt.Fprintf(s.stderr, "%s\nResume this session now? [y/N] ", text.Suspension(d.Suspension))
@@ -387,6 +387,7 @@ func (c demoCommand) Run(s *surroundings) error {
 	if err != nil {
 		return fmt.Errorf("cannot find this program itself: %w", err)
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // it cleans up, whoever has stopped reading
 	ctx, stop := untilStopped()
 	defer stop()
 	return demo.Run(ctx, demo.Options{

@@ -42,13 +42,16 @@ func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
 		}
 	}
 	if ledger == nil {
-		return status, nil // phase blocked, its reason says why
+		status.Sessions.Unknown = true // the phase's reason says why
+		return status, nil
 	}
 	counts, err := ledger.Counts(ctx)
 	if err != nil {
-		return status, err
+		s.Log.Warn("what waits for consent can't be counted", "error", err)
+		status.Sessions.Unknown = true
+		return status, nil
 	}
-	status.Sessions.Pending = counts.Pending + counts.Flying
+	status.Sessions.Pending = counts.Pending
 	return status, nil
 }
 
@@ -143,7 +146,7 @@ func present(p restart.Suspension) control.Suspension {
 
 // Show implements control.Backend.
 func (s *supervisor) Show(ctx context.Context, id string) (control.Detail, error) {
-	ledger, _, err := s.open()
+	ledger, resumer, err := s.open()
 	if err != nil {
 		return control.Detail{}, err
 	}
@@ -159,6 +162,12 @@ func (s *supervisor) Show(ctx context.Context, id string) (control.Detail, error
 	d := control.Detail{Suspension: present(p), Pending: pending, Journal: []control.Entry{}}
 	if !pending {
 		d.State = "" // the journal says what it has come to
+	} else if list, err := resumer.Pending(ctx); err == nil {
+		for _, p := range list {
+			if p.ID == id {
+				d.State, d.Reason = p.State, p.Reason // what keeps it from being resumed now
+			}
+		}
 	}
 	for _, e := range journal {
 		d.Journal = append(d.Journal, control.Entry{Time: time.UnixMilli(e.Time), SuspendedAt: e.SuspendedAt, What: e.What, Detail: e.Detail})

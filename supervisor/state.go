@@ -307,7 +307,9 @@ func died(p Policy, s State, in Input) (State, []Effect) {
 		s.Reason = fmt.Sprintf("gave up after %d deaths in %s; the last: %s; see: intermission logs; try again with: intermission start", len(s.Deaths), p.Window, in.Reason)
 		return s, nil
 	}
-	s.Restarts++
+	if s.Wish == WishRunning {
+		s.Restarts++
+	}
 	d := p.Delay(len(s.Deaths))
 	if d == 0 {
 		next, fx := launch(s, s.Wish == WishRunning)

@@ -56,7 +56,8 @@ type Exit struct {
 // SessionStatus counts sessions.
 type SessionStatus struct {
 	Active  []string `json:"active"`
-	Pending int      `json:"pending"`
+	Pending int      `json:"pending"`           // wait for consent
+	Unknown bool     `json:"unknown,omitempty"` // the ledger can't be read: Pending says nothing
 }
 
 // Suspension is one entry of `pending --json`.

@@ -76,7 +76,11 @@ func (t Text) Status(st Status) string {
 		}
 	}
 	r.add("supervisor", "pid %d, version %s, started %s", st.Supervisor.PID, clean(st.Supervisor.Version, maxLine), t.age(st.Supervisor.Since))
-	r.add("sessions", "%d at work, %s", len(st.Sessions.Active), t.waiting(st.Sessions.Pending))
+	waiting := t.waiting(st.Sessions.Pending)
+	if st.Sessions.Unknown {
+		waiting = t.paint(bad, "what waits for consent is not known")
+	}
+	r.add("sessions", "%d at work, %s", len(st.Sessions.Active), waiting)
 	return r.String()
 }
 
@@ -197,6 +201,9 @@ func (t Text) Suspension(s Suspension) string {
 		row("you wrote", "%s  (%s)", clean(p.Text, maxLine), t.ageMS(p.At))
 	}
 	if tool := s.LastTool; tool != nil {
+		if s.WaitingFor == "permission" && tool.Status == "running" {
+			tool = &restart.Tool{Name: tool.Name, Input: tool.Input, Status: "not permitted yet"}
+		}
 		row("last tool", "%s", t.tool(*tool))
 	}
 	if s.WaitingFor != "" {
