@@ -390,8 +390,12 @@ func (c demoCommand) Run(s *surroundings) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // it cleans up, whoever has stopped reading
 	ctx, stop := untilStopped()
 	defer stop()
+	out, report := s.stdout, io.Writer(nil)
+	if s.json {
+		out, report = s.stderr, s.stdout
+	}
 	return demo.Run(ctx, demo.Options{
-		Self: self, Yes: c.Yes, In: s.stdin, Out: s.stdout, Terminal: s.asks && s.shows, Colour: s.text().Color,
+		Self: self, Yes: c.Yes, In: s.stdin, Out: out, Report: report, Terminal: s.asks && s.shows, Colour: s.text().Color,
 	})
 }
 

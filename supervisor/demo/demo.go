@@ -12,6 +12,7 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -29,6 +30,7 @@ type Options struct {
 	Out      io.Writer
 	Terminal bool // In and Out are terminals: a person can be asked for a key
 	Colour   bool
+	Report   io.Writer // gets the counts as JSON; nil for none
 }
 
 const (
@@ -67,7 +69,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	if err == nil {
 		s.screen.table(c.verdicts())
-		err = c.judge()
+		err = errors.Join(c.judge(), report(o.Report, c.verdicts()))
 	}
 	err = errors.Join(err, s.cleanUp(ctx))
 	if err == nil {
@@ -75,6 +77,26 @@ func Run(ctx context.Context, o Options) error {
 			time.Since(began).Seconds(), root)
 	}
 	return err
+}
+
+// report writes the counts as JSON for a script; nil is for nobody.
+func report(w io.Writer, list []verdict) error {
+	if w == nil {
+		return nil
+	}
+	type count struct {
+		What    string `json:"what"`
+		Want    string `json:"want"`
+		Counted int    `json:"counted"`
+		Good    bool   `json:"good"`
+	}
+	var counts []count
+	for _, v := range list {
+		counts = append(counts, count{v.what, v.want, v.counted, v.good})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(map[string]any{"counts": counts})
 }
 
 // cleanUp ends every process of the demo and removes its directory.
