@@ -24,7 +24,12 @@ func (p Paths) socketRecord() string { return filepath.Join(p.State, "socket") }
 
 // RecordSocket says in the state directory which socket is listened on, for those
 // whose environment has another runtime directory (cron, su, ssh).
-func (p Paths) RecordSocket() error { return WriteFileAtomic(p.socketRecord(), []byte(p.Socket)) }
+func (p Paths) RecordSocket() error {
+	if b, err := os.ReadFile(p.socketRecord()); err == nil && string(b) == p.Socket {
+		return nil
+	}
+	return WriteFileAtomic(p.socketRecord(), []byte(p.Socket))
+}
 
 // LiveSocket is the socket to dial: ours, or where none is there the recorded one.
 func (p Paths) LiveSocket() string {

@@ -72,10 +72,29 @@ func (s *supervisor) shieldLock() {
 		s.release(before)() // its file was removed too
 	}
 	if c.concluded() {
-		if last := c.shield.Swap(nil); last != nil {
-			s.release(last)()
+		s.dropShield(c)
+	}
+}
+
+// dropShield lets go of a shield once the end of its server has been dealt with;
+// if that could not be parked, it keeps everybody out from now on.
+func (s *supervisor) dropShield(c *incarnation) {
+	shield := c.shield.Swap(nil)
+	if shield == nil {
+		return
+	}
+	if c.guard.err != nil {
+		s.mu.Lock()
+		keep := s.held == nil
+		if keep {
+			s.held = shield
+		}
+		s.mu.Unlock()
+		if keep {
+			return
 		}
 	}
+	s.release(shield)()
 }
 
 // guardStranger stands guard over a server that registered while the end of ours

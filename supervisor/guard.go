@@ -232,21 +232,32 @@ func (s *supervisor) standGuard() {
 
 // guardUnattended says whether the server's end brought a change.
 func (s *supervisor) guardUnattended() bool {
-	lock, err := platform.WaitServerLock(s.life, s.program().LockPath())
-	if err != nil {
-		return false
+	for {
+		lock, err := platform.WaitServerLock(s.life, s.program().LockPath())
+		if err != nil {
+			return false
+		}
+		s.mu.Lock()
+		attended := s.current != nil && !s.current.ended()
+		s.mu.Unlock()
+		if attended {
+			s.release(lock)() // it came to be adopted, and has a guard of its own
+			return false
+		}
+		// A lock whose file was removed under the server is no proof of its end.
+		if r, _ := loadRecord(s.Paths.ServerRecord); !s.gone(r, exitPatience) {
+			s.release(lock)()
+			s.shieldLock() // where it was adopted meanwhile
+			if !s.gone(r, 0) {
+				return false
+			}
+			continue
+		}
+		if err := s.parkUnder(lock, record{}, restart.CauseParked); err != nil {
+			s.Log.Error("what can't be parked keeps the server's lock with us", "error", err)
+		}
+		return true
 	}
-	s.mu.Lock()
-	attended := s.current != nil && !s.current.ended()
-	s.mu.Unlock()
-	if attended {
-		s.release(lock)() // it came to be adopted, and has a guard of its own
-		return false
-	}
-	if err := s.parkUnder(lock, record{}, restart.CauseParked); err != nil {
-		s.Log.Error("a server that can't be adopted is gone, but not parked", "error", err)
-	}
-	return true
 }
 
 // relieve waits until no guard stands, so that it doesn't hold the lock against

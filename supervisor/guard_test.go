@@ -187,16 +187,7 @@ func TestARemovedLockFileLetsNobodyIn(t *testing.T) {
 		if err := os.Remove(lock); err != nil {
 			t.Fatal(err)
 		}
-		b.until("the name is locked again", func() bool {
-			if _, err := os.Stat(lock); err != nil {
-				return false
-			}
-			held, err := platform.TryServerLock(lock)
-			if err == nil {
-				_ = held.Unlock()
-			}
-			return errors.Is(err, platform.ErrLocked)
-		}, func() any { return nil })
+		b.until("the name is locked again", func() bool { return b.locked(lock) }, func() any { return nil })
 	}
 	claim(t, b.databasePath(), 1)
 	signal(t, st.Server.PID, platform.Kill)
@@ -204,6 +195,63 @@ func TestARemovedLockFileLetsNobodyIn(t *testing.T) {
 		now, err := b.client.Status(t.Context())
 		return err == nil && now.Server.State == "running" && now.Server.Incarnation != st.Server.Incarnation && now.Sessions.Pending == 1
 	}, func() any { now, _ := b.client.Status(t.Context()); return now })
+}
+
+// TestAShieldIsKeptWhenTheParkFails: what can't be parked keeps everybody out, by whatever lock.
+func TestAShieldIsKeptWhenTheParkFails(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	st := b.phase(Running)
+	lock := filepath.Join(b.dir, ".local/state/opencode/service.json.lock")
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	b.until("the name is locked again", func() bool { return b.locked(lock) }, func() any { return nil })
+	claim(t, b.databasePath(), 1)
+	if err := os.Rename(b.o.Paths.Ledger, b.o.Paths.Ledger+".away"); err != nil {
+		t.Fatal(err)
+	}
+	signal(t, st.Server.PID, platform.Kill)
+	b.phase(Blocked)
+	if !b.locked(lock) {
+		t.Error("a foreign server could start")
+	}
+	if err := os.Rename(b.o.Paths.Ledger+".away", b.o.Paths.Ledger); err != nil {
+		t.Fatal(err)
+	}
+	if st := b.phase(Running); st.Sessions.Pending != 1 {
+		t.Errorf("%+v", st.Sessions)
+	}
+}
+
+// TestALockThatIsRemovedDuringTheStartIsShielded: the server is not attended yet.
+func TestALockThatIsRemovedDuringTheStartIsShielded(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, map[string]string{"INTERMISSION_DEVSERVER_BOOT_DELAY": "500ms"})
+	b.start()
+	lock := filepath.Join(b.dir, ".local/state/opencode/service.json.lock")
+	b.until("it has registered", func() bool {
+		_, err := os.Stat(filepath.Join(b.dir, ".local/state/opencode/service.json"))
+		return err == nil
+	}, func() any { return nil })
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	b.phase(Running)
+	b.until("the name is locked again", func() bool { return b.locked(lock) }, func() any { return nil })
+}
+
+// locked says that the file is there, and locked by somebody.
+func (b *bed) locked(path string) bool {
+	if _, err := os.Stat(path); err != nil {
+		return false
+	}
+	held, err := platform.TryServerLock(path)
+	if err == nil {
+		_ = held.Unlock()
+	}
+	return errors.Is(err, platform.ErrLocked)
 }
 
 // TestAnUnregisteredServerIsEndedBeforeItIsParked: what it writes at its end must be parked too.

@@ -114,6 +114,9 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	s.current = c
 	clear(s.active)
 	s.mu.Unlock()
+	if c.Generation == opencode.V2 {
+		s.shieldLock() // its file may have been removed while it started
+	}
 	s.workers.Go(func() { s.listen(ctx, c) })
 	s.workers.Go(func() { c.await(s.life, gone) })
 	s.workers.Go(func() { s.lose(c.guard, c.gone) })
@@ -314,9 +317,7 @@ func (s *supervisor) conclude(c *incarnation) {
 	s.setLastExit(c.exit, tail)
 	c.client.Close()
 	removeRecord(s.Paths.ServerRecord)
-	if shield := c.shield.Swap(nil); shield != nil {
-		s.release(shield)()
-	}
+	s.dropShield(c)
 	in := s.classify(c, tail)
 	in.Seq = c.seq
 	close(c.done)

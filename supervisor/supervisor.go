@@ -119,7 +119,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	if err := o.Paths.RecordSocket(); err != nil {
-		return err
+		o.Log.Warn("a shell with another environment won't find us", "error", err)
 	}
 	s := &supervisor{
 		Options: o, life: life, out: out, since: time.Now(),
