@@ -260,7 +260,7 @@ func TestAnotherUserCannotConnect(t *testing.T) {
 	// The test binary lies in a directory that only we can enter.
 	exe, err := os.ReadFile(os.Args[0])
 	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "exe"), exe, 0o700))
+	must(t, writeProgram(filepath.Join(dir, "exe"), exe))
 	must(t, os.Chmod(filepath.Join(dir, "exe"), 0o755))
 	cmd := exec.Command(filepath.Join(dir, "exe"), path)
 	cmd.Dir, cmd.Env = dir, []string{roleVariable + "=connect"}

@@ -8,9 +8,19 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// writeProgram writes a file that is to be executed. While it is open for writing
+// no other test may fork: the child would hold it open, and executing it be refused
+// (ETXTBSY).
+func writeProgram(path string, data []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, data, 0o700)
+}
 
 // fakeShell is a login shell whose start-up does what the script says. It gets
 // what a shell gets: options, the last of them -c, and a command.
@@ -22,7 +32,7 @@ PATH=/from/startup:$PATH
 ` + startup + `
 eval "$command"
 `
-	must(t, os.WriteFile(path, []byte(script), 0o700))
+	must(t, writeProgram(path, []byte(script)))
 	return path
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,6 +128,15 @@ func (b *bed) until(what string, ok func() bool, state func() any) {
 		}
 		<-tick.C
 	}
+}
+
+// writeProgram writes a file that is to be executed. While it is open for writing
+// no other test may fork: the child would hold it open, and executing it be refused
+// (ETXTBSY).
+func writeProgram(path string, data []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, data, 0o700)
 }
 
 func signal(t *testing.T, pid int, sig platform.Sig) {
@@ -364,7 +374,7 @@ func TestShim(t *testing.T) {
 			b := newBed(t, nil)
 			shim := filepath.Join(b.dir, "opencode")
 			script := strings.ReplaceAll(script, "SELF", b.o.Config.Server.Command[0])
-			if err := os.WriteFile(shim, []byte(script), 0o700); err != nil {
+			if err := writeProgram(shim, []byte(script)); err != nil {
 				t.Fatal(err)
 			}
 			b.o.Config.Server.Command[0] = shim
@@ -395,7 +405,7 @@ func TestReplacedProgramIsOneControlledStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(program, data, 0o700); err != nil {
+		if err := writeProgram(program, data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -404,7 +414,7 @@ func TestReplacedProgramIsOneControlledStart(t *testing.T) {
 	first := b.phase(Running)
 	// An upgrade puts another file in place, and the server exits by its API with 0.
 	next := program + ".new"
-	if err := os.WriteFile(next, []byte("#!/bin/sh\nexec "+os.Args[0]+" \"$@\"\n"), 0o700); err != nil {
+	if err := writeProgram(next, []byte("#!/bin/sh\nexec "+os.Args[0]+" \"$@\"\n")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(next, program); err != nil {
