@@ -126,6 +126,7 @@ func Run(ctx context.Context, o Options) error {
 		inputs: make(chan submission), left: make(chan struct{}),
 		changed: make(chan struct{}), active: map[string]bool{},
 	}
+	s.recallWish()
 	served := make(chan error, 1)
 	go func() { served <- control.NewServer(s, o.Log).Serve(life, listener) }()
 
@@ -201,7 +202,8 @@ type act struct {
 	done   chan struct{}
 }
 
-func (s *supervisor) loop(ctx context.Context) {
+// recallWish takes the durable wish as the state to begin with.
+func (s *supervisor) recallWish() {
 	wish, err := loadWish(s.Paths.State)
 	if err != nil {
 		// Not knowing the wish, the safe one: nothing is started, and nothing is stopped.
@@ -212,6 +214,9 @@ func (s *supervisor) loop(ctx context.Context) {
 	if err != nil {
 		s.state.Reason = err.Error()
 	}
+}
+
+func (s *supervisor) loop(ctx context.Context) {
 	_ = s.step(Input{Kind: InBoot, At: time.Now()}) // no wish to be saved
 	leaving := ctx.Done()
 	for {
