@@ -105,10 +105,8 @@ func (s *supervisor) waiting(ctx context.Context, c *incarnation, active []strin
 
 // stopFailed says what kept the server, or its end, from being dealt with in time.
 func (s *supervisor) stopFailed(c *incarnation) Input {
-	select {
-	case <-c.gone:
+	if c.over() {
 		return Input{Kind: InUnsafe, Reason: "the server has ended, but what it left could not be parked in time; look at the supervisor's log, then: intermission stop"}
-	default:
 	}
 	c.guard.stopping.Store(false)
 	c.client.Unquiesce()
@@ -144,16 +142,16 @@ func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platf
 	if err != nil {
 		s.Log.Warn("the server doesn't stop when asked", "error", err)
 	}
-	if accepted && ended(c, part(5)) {
+	if accepted && goneBy(c, part(5)) {
 		return
 	}
 	s.tell(c, platform.Terminate)
-	if ended(c, part(8)) {
+	if goneBy(c, part(8)) {
 		return
 	}
 	s.Log.Warn("the server doesn't end at SIGTERM; killing it", "pid", c.Identity.PID)
 	s.tell(c, platform.Kill)
-	ended(c, deadline)
+	goneBy(c, deadline)
 }
 
 // tell signals the server, by its identity.
@@ -164,8 +162,8 @@ func (s *supervisor) tell(c *incarnation, sig platform.Sig) {
 	}
 }
 
-// ended waits until the server's process has ended, or the deadline has come.
-func ended(c *incarnation, deadline time.Time) bool {
+// goneBy waits until the server's process has ended, or the deadline has come.
+func goneBy(c *incarnation, deadline time.Time) bool {
 	t := time.NewTimer(time.Until(deadline))
 	defer t.Stop()
 	select {

@@ -45,28 +45,17 @@ func (c *incarnation) remember(ctx context.Context) {
 }
 
 // over says that its process has ended.
-func (c *incarnation) over() bool {
-	select {
-	case <-c.gone:
-		return true
-	default:
-		return false
-	}
-}
+func (c *incarnation) over() bool { return closed(c.gone) }
 
 // ended says that its process has ended, and what it left is parked.
-func (c *incarnation) ended() bool {
-	select {
-	case <-c.guard.parked:
-		return c.over()
-	default:
-		return false
-	}
-}
+func (c *incarnation) ended() bool { return c.over() && closed(c.guard.parked) }
 
-func (c *incarnation) concluded() bool {
+// concluded says that its end has been dealt with.
+func (c *incarnation) concluded() bool { return closed(c.done) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-c.done:
+	case <-c:
 		return true
 	default:
 		return false
