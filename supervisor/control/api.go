@@ -55,10 +55,26 @@ type Exit struct {
 
 // SessionStatus counts sessions.
 type SessionStatus struct {
-	Active  []string `json:"active"`
-	Pending int      `json:"pending"`           // wait for consent
-	Unknown bool     `json:"unknown,omitempty"` // the ledger can't be read: Pending says nothing
+	Active  []string  `json:"active"`
+	Working []Working `json:"working"`           // the active ones, with what a menu shows; earliest start first
+	Pending int       `json:"pending"`           // wait for consent
+	Unknown bool      `json:"unknown,omitempty"` // the ledger can't be read: Pending says nothing
 }
+
+// Working is a session that executes now.
+type Working struct {
+	ID        string `json:"id"`
+	Title     string `json:"title"`     // "" while it isn't known
+	Directory string `json:"directory"` // "" while it isn't known
+	StartedAt int64  `json:"startedAt"` // Unix milliseconds: when its execution was first seen; names the execution
+	// ProgressAt is when it last did something (text, tool, step), Unix milliseconds.
+	// A snapshot tells it when a session falls silent for QuietAfter, and when it
+	// does something again; in between it may be that much behind.
+	ProgressAt int64 `json:"progressAt"`
+}
+
+// QuietAfter is how long a session does nothing before watchers are told.
+const QuietAfter = time.Minute
 
 // Suspension is one entry of `pending --json`.
 type Suspension struct {
@@ -141,8 +157,24 @@ func (e *Error) Error() string { return e.Message }
 // Snapshot is one event of GET /v1/events: all that a menu shows. The first comes
 // at once, a further one only when something differs.
 type Snapshot struct {
-	Status  Status       `json:"status"`
-	Pending []Suspension `json:"pending"`
+	Status   Status       `json:"status"`
+	Pending  []Suspension `json:"pending"`
+	Outcomes []Outcome    `json:"outcomes"` // the latest, oldest first; at most MaxOutcomes
+}
+
+// MaxOutcomes bounds Snapshot.Outcomes.
+const MaxOutcomes = 16
+
+// Outcome is what came of an execution that a person should hear of: it was not
+// just resumed, or just done.
+type Outcome struct {
+	Seq         int64     `json:"seq"` // counts from 1 in one supervisor
+	At          time.Time `json:"at"`
+	ID          string    `json:"id"`
+	Title       string    `json:"title"`
+	SuspendedAt int64     `json:"suspendedAt,omitempty"` // of the suspension that was consented to; 0 when it was none of ours
+	What        string    `json:"what"`                  // ended_at_once, refused, unknown, failed
+	Reason      string    `json:"reason"`
 }
 
 // Backend is what the supervisor offers. Errors that are *Error are sent as they

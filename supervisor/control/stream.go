@@ -114,6 +114,7 @@ func replace(c chan Snapshot, snap Snapshot) {
 // frame. A failed write needs no handling: the connection's end cancels the request.
 func sendEvent(w http.ResponseWriter, rc *http.ResponseController, snap Snapshot, last []byte) []byte {
 	snap.Status, snap.Pending = fullStatus(snap.Status), fullSuspensions(snap.Pending)
+	snap.Outcomes = full(snap.Outcomes)
 	var b bytes.Buffer
 	b.WriteString("data: ")
 	e := json.NewEncoder(&b) // ends the line; JSON holds no other line break
@@ -139,7 +140,7 @@ func full[T any](list []T) []T {
 }
 
 func fullStatus(st Status) Status {
-	st.Sessions.Active = full(st.Sessions.Active)
+	st.Sessions.Active, st.Sessions.Working = full(st.Sessions.Active), full(st.Sessions.Working)
 	if st.Server.LastExit != nil {
 		exit := *st.Server.LastExit
 		exit.Output = full(exit.Output)
