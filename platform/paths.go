@@ -23,11 +23,10 @@ type Paths struct {
 func (p Paths) socketRecord() string { return filepath.Join(p.State, "socket") }
 
 // RecordSocket says in the state directory which socket is listened on, for those
-// whose environment has another runtime directory (cron, su, ssh).
+// whose environment has another runtime directory (cron, su, ssh). The file is
+// made anew each time, also with the same content: who watches the directory
+// learns by it, on every system, that a supervisor came up.
 func (p Paths) RecordSocket() error {
-	if b, err := os.ReadFile(p.socketRecord()); err == nil && string(b) == p.Socket {
-		return nil
-	}
 	return WriteFileAtomic(p.socketRecord(), []byte(p.Socket))
 }
 

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -79,5 +80,27 @@ func TestFindPaths(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestTheSocketIsRecordedAnewAtEachStart(t *testing.T) {
+	t.Parallel()
+	p := Paths{State: t.TempDir(), Socket: "/run/me/intermission.sock"}
+	var files []os.FileInfo
+	for range 2 {
+		if err := p.RecordSocket(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(p.socketRecord())
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, info)
+	}
+	if os.SameFile(files[0], files[1]) {
+		t.Error("the second start left the file of the first: nobody who watches the directory would hear of it")
+	}
+	if got := p.LiveSocket(); got != p.Socket {
+		t.Errorf("the recorded socket is %q, not %q", got, p.Socket)
 	}
 }
