@@ -195,6 +195,19 @@ func (l *Ledger) Delivered(ctx context.Context, ticket Ticket, how string) error
 	}, phaseResuming)
 }
 
+// ResumedFrom gives the suspension (Unix ms) that the session's execution continues
+// by our resume; 0 when it isn't at work, or not by us. Ask before its end is applied.
+func (l *Ledger) ResumedFrom(ctx context.Context, id string) (suspended int64, err error) {
+	err = l.read(ctx, func(t *tx) error {
+		s, err := find(t, id)
+		if err == nil && s != nil && (s.live() && s.Ours || s.Phase == phaseResuming) {
+			suspended = s.LastSuspended
+		}
+		return err
+	})
+	return suspended, err
+}
+
 // delivered ends the suspension by our resume; what was consumed with it is covered.
 func (t *tx) delivered(s *session, how string) error {
 	t.note(s, whatDelivered, how)

@@ -116,7 +116,7 @@ func (d *delivery) observe(k EventKind) {
 // decided otherwise meanwhile) Recover finds as resuming, and decides.
 func (d *delivery) run() {
 	result, executes := d.attempt()
-	d.result <- result
+	d.settle(result)
 	r := d.resumer
 	r.mu.Lock()
 	delete(r.running, d.ticket.Session)
@@ -124,6 +124,12 @@ func (d *delivery) run() {
 	if !executes || d.endedMeanwhile() {
 		r.leave(d.ticket.Session)
 	}
+}
+
+// settle tells what came of it.
+func (d *delivery) settle(result Result) {
+	d.resumer.config.Settled(d.ticket.Suspended, result)
+	d.result <- result
 }
 
 // endedMeanwhile looks at events that came after the outcome was known.
@@ -230,7 +236,8 @@ func (d *delivery) delivered(how string) error {
 	return nil
 }
 
-const endedAtOnce = "ended at once"
+// EndedAtOnce is the reason of a Result of VerdictResumed whose execution did nothing.
+const EndedAtOnce = "ended at once"
 
 // started waits a moment: an execution that ends without having done anything is not "running".
 func (d *delivery) started() (Result, bool) {
@@ -246,7 +253,7 @@ func (d *delivery) started() (Result, bool) {
 				return d.answer(VerdictResumed, ""), true
 			}
 			if k.ends() {
-				return d.answer(VerdictResumed, endedAtOnce), false
+				return d.answer(VerdictResumed, EndedAtOnce), false
 			}
 		case <-moment.C:
 			return d.answer(VerdictResumed, ""), true
@@ -272,7 +279,7 @@ func (d *delivery) accepted() (Result, bool) {
 			case k == EventProgress:
 				return d.answer(VerdictResumed, ""), true
 			}
-			return d.answer(VerdictResumed, endedAtOnce), false
+			return d.answer(VerdictResumed, EndedAtOnce), false
 		case <-bound.C:
 			return d.idle()
 		case <-d.up.ctx.Done():
@@ -290,7 +297,7 @@ func (d *delivery) idle() (Result, bool) {
 	if err := d.resumer.ledger.Idle(d.up.ctx, d.ticket); err != nil && !errors.Is(err, ErrNotPending) {
 		return d.answer(VerdictUnknown, "%v", err), false
 	}
-	return d.answer(VerdictResumed, endedAtOnce), false
+	return d.answer(VerdictResumed, EndedAtOnce), false
 }
 
 // failed decides about an error of Deliver.

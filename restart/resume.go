@@ -36,6 +36,10 @@ type ResumerConfig struct {
 	Settle      time.Duration         // accepted, and nothing started for so long: ended at once; default 5 s
 	Patience    time.Duration         // how long a caller waits for a server that doesn't answer; default 30 s
 	Exists      func(dir string) bool // whether a directory is there; default by os.Stat
+	// Settled is told what came of each suspension (Unix ms) that a consent had
+	// consumed, before its caller is, who may have heard VerdictQueued only. It must
+	// not block. Default: nobody is told.
+	Settled func(suspended int64, r Result)
 }
 
 // Resumer carries out consents, each at most once, and none again by itself.
@@ -78,6 +82,9 @@ func NewResumer(l *Ledger, c ResumerConfig) *Resumer {
 			return err == nil && info.IsDir()
 		}
 	}
+	if c.Settled == nil {
+		c.Settled = func(int64, Result) {}
+	}
 	return &Resumer{ledger: l, config: c, places: map[string]time.Time{}, running: map[string]*delivery{}}
 }
 
@@ -101,6 +108,7 @@ func (r *Resumer) SetServer(s Server, db Database) {
 	for _, d := range queued {
 		// An error leaves it queued in the ledger: Park or Recover puts it back.
 		_ = r.ledger.PutBack(context.Background(), d.ticket, serverEnded, "")
+		d.settle(Result{d.ticket.Session, VerdictRefused, serverEnded})
 	}
 	if s != nil {
 		r.takePlaces()
@@ -200,7 +208,9 @@ func (r *Resumer) consume(ctx context.Context, up *serverUp, s Suspension) (Resu
 	queued, ok := r.enter(d)
 	switch {
 	case !ok:
-		return Result{s.ID, VerdictRefused, serverEnded}, r.ledger.PutBack(context.WithoutCancel(ctx), ticket, serverEnded, "")
+		err := r.ledger.PutBack(context.WithoutCancel(ctx), ticket, serverEnded, "")
+		d.settle(Result{s.ID, VerdictRefused, serverEnded})
+		return <-d.result, err
 	case queued:
 		return Result{s.ID, VerdictQueued, fmt.Sprintf("%d resumed sessions execute already", r.config.Concurrency)}, nil
 	}
