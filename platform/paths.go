@@ -19,15 +19,15 @@ type Paths struct {
 	ServerRecord string // what is needed to adopt the running server
 }
 
-// socketRecord is where the supervisor says which socket it listens on.
-func (p Paths) socketRecord() string { return filepath.Join(p.State, "socket") }
+// SocketRecord is the file in which the supervisor says which socket it listens on; written anew at each start.
+func (p Paths) SocketRecord() string { return filepath.Join(p.State, "socket") }
 
 // RecordSocket says in the state directory which socket is listened on, for those
 // whose environment has another runtime directory (cron, su, ssh). The file is
 // made anew each time, also with the same content: who watches the directory
 // learns by it, on every system, that a supervisor came up.
 func (p Paths) RecordSocket() error {
-	return WriteFileAtomic(p.socketRecord(), []byte(p.Socket))
+	return WriteFileAtomic(p.SocketRecord(), []byte(p.Socket))
 }
 
 // LiveSocket is the socket to dial: ours, or where none is there the recorded one.
@@ -35,7 +35,7 @@ func (p Paths) LiveSocket() string {
 	if _, err := os.Stat(p.Socket); err == nil {
 		return p.Socket
 	}
-	if b, err := os.ReadFile(p.socketRecord()); err == nil && len(b) > 0 {
+	if b, err := os.ReadFile(p.SocketRecord()); err == nil && len(b) > 0 {
 		return string(b)
 	}
 	return p.Socket

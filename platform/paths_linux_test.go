@@ -91,7 +91,7 @@ func TestTheSocketIsRecordedAnewAtEachStart(t *testing.T) {
 		if err := p.RecordSocket(); err != nil {
 			t.Fatal(err)
 		}
-		info, err := os.Stat(p.socketRecord())
+		info, err := os.Stat(p.SocketRecord())
 		if err != nil {
 			t.Fatal(err)
 		}
