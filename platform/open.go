@@ -1,0 +1,78 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/atotto/clipboard"
+)
+
+// OpenTerminal opens a terminal window that runs argv (argv[0] is an absolute
+// path) in dir ("" is ours). When the program fails the window stays until a key is pressed. It returns
+// when the terminal was started, and doesn't wait for it. The arguments reach the program as
+// they are; no shell reads them.
+func OpenTerminal(argv []string, dir string) error {
+	if len(argv) == 0 || !filepath.IsAbs(argv[0]) {
+		return fmt.Errorf("cannot open a terminal for %q: the program's path must be absolute", argv)
+	}
+	for _, a := range argv {
+		if strings.ContainsRune(a, 0) {
+			return fmt.Errorf("cannot open a terminal for %q: an argument has a NUL", argv)
+		}
+	}
+	if err := openTerminal(argv, dir); err != nil {
+		return fmt.Errorf("cannot open a terminal: %w", err)
+	}
+	return nil
+}
+
+// OpenFile opens a file (an absolute path) in the program that the person has
+// for its kind. It returns when that was asked for; what comes of it isn't known.
+func OpenFile(path string) error {
+	if !filepath.IsAbs(path) { // it could be taken for an option or an address
+		return fmt.Errorf("cannot open %q: the path must be absolute", path)
+	}
+	if err := openFile(path); err != nil {
+		return fmt.Errorf("cannot open %s: %w", path, err)
+	}
+	return nil
+}
+
+// MenuText escapes what a menu would take as the mark of a mnemonic.
+func MenuText(s string) string { return menuText(s) }
+
+// clipboardTimeout bounds CopyText.
+const clipboardTimeout = 3 * time.Second
+
+var clipboardCalls = newAside()
+
+// CopyText puts a text on the clipboard, within 3 s. Which program does it on
+// Linux was decided when this process started, by what was installed then.
+func CopyText(text string) error { return copyText(text, clipboard.WriteAll) }
+
+func copyText(text string, write func(string) error) error {
+	if clipboard.Unsupported {
+		return errors.New("cannot copy to the clipboard: no program for it; " + clipboardHint)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), clipboardTimeout)
+	defer cancel()
+	err := clipboardCalls.do(ctx, func() error { return write(text) })
+	if err != nil {
+		return fmt.Errorf("cannot copy to the clipboard: %w", err)
+	}
+	return nil
+}
+
+// startAside starts a command that goes on without us, and reaps it when it ends.
+func startAside(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	go func() { _ = cmd.Wait() }()
+	return nil
+}

@@ -1,0 +1,175 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/godbus/dbus/v5"
+)
+
+const (
+	watcherName      = "org.kde.StatusNotifierWatcher"
+	watcherPath      = "/StatusNotifierWatcher"
+	itemUnregistered = watcherName + ".StatusNotifierItemUnregistered"
+	nameOwnerChanged = "org.freedesktop.DBus.NameOwnerChanged"
+)
+
+// iconWatch keeps one icon registered with whoever owns the watcher's name. It is
+// one loop that waits for signals, answers and timers, and never for a call to
+// the watcher: that is somebody's panel, which may hang.
+type iconWatch struct {
+	*Desktop
+	item    string
+	settle  time.Duration
+	watcher string // unique name of the owner; "" is none
+
+	look    <-chan time.Time // when to look
+	call    chan *dbus.Call  // what was asked last; nil when nothing is open
+	overdue <-chan time.Time // when call has taken too long
+
+	awaited, hung bool // what was logged
+}
+
+func (d *Desktop) keepRegistered(ctx context.Context, item string, settle time.Duration) {
+	w := &iconWatch{Desktop: d, item: item, settle: settle}
+	signals := make(chan *dbus.Signal, 16)
+	d.bus.Signal(signals)
+	defer d.bus.RemoveSignal(signals)
+	if err := w.subscribe(ctx); err != nil {
+		d.log.Warn("the tray icon isn't watched", "err", err)
+		return
+	}
+	w.watcherIs(w.owner(ctx, watcherName))
+	if w.watcher == "" {
+		w.awaited = true
+		d.log.Info("no StatusNotifier host: the icon appears when one starts; on GNOME install the AppIndicator extension")
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s, ok := <-signals:
+			if !ok {
+				return // the session is gone
+			}
+			w.hear(s)
+		case <-w.look:
+			w.look = nil
+			w.ask(watcherPath, "org.freedesktop.DBus.Properties.Get", watcherName, "RegisteredStatusNotifierItems")
+		case call := <-w.call:
+			w.answered(ctx, call)
+		case <-w.overdue:
+			w.overdue, w.hung = nil, true
+			d.log.Warn("the StatusNotifier host doesn't answer; the icon is looked after when it does")
+		}
+	}
+}
+
+func (w *iconWatch) subscribe(ctx context.Context) error {
+	for _, match := range [][]dbus.MatchOption{
+		{dbus.WithMatchSender("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, watcherName)},
+		{dbus.WithMatchSender("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, w.item)},
+		{dbus.WithMatchSender(watcherName), dbus.WithMatchInterface(watcherName), dbus.WithMatchMember("StatusNotifierItemUnregistered")},
+	} {
+		if err := w.bus.AddMatchSignalContext(ctx, match...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// owner is the unique name of the owner, "" when there is none.
+func (w *iconWatch) owner(ctx context.Context, name string) (unique string) {
+	ctx, cancel := context.WithTimeout(ctx, hostPatience)
+	defer cancel()
+	if w.bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, name).Store(&unique) != nil {
+		return ""
+	}
+	return unique
+}
+
+// hear takes a signal. Only the bus tells of owners, and only the watcher of items.
+func (w *iconWatch) hear(s *dbus.Signal) {
+	switch {
+	case s.Name == nameOwnerChanged && s.Sender == "org.freedesktop.DBus" && len(s.Body) == 3:
+		owner, ok := s.Body[2].(string)
+		switch {
+		case ok && s.Body[0] == watcherName:
+			w.watcherIs(owner)
+		case ok && s.Body[0] == w.item && owner != "":
+			w.lookSoon() // the icon is there by now; its own registration may have been lost
+		}
+	case s.Name == itemUnregistered && s.Sender == w.watcher:
+		w.lookSoon() // perhaps somebody else's: the list tells
+	}
+}
+
+// watcherIs notes who the watcher is. What was asked of another one is forgotten.
+func (w *iconWatch) watcherIs(owner string) {
+	if owner == w.watcher {
+		return
+	}
+	w.watcher, w.look, w.call, w.overdue, w.hung = owner, nil, nil, nil, false
+	if owner == "" {
+		return
+	}
+	if w.awaited {
+		w.awaited = false
+		w.log.Info("a StatusNotifier host has come")
+	}
+	w.lookSoon()
+}
+
+func (w *iconWatch) lookSoon() {
+	// While a call is open its answer leads on.
+	if w.watcher != "" && w.call == nil {
+		w.look = time.After(w.settle)
+	}
+}
+
+// ask calls the watcher; the answer comes into w.call.
+func (w *iconWatch) ask(path dbus.ObjectPath, method string, args ...any) {
+	w.call = make(chan *dbus.Call, 1)
+	w.overdue = time.After(hostPatience)
+	w.bus.Object(w.watcher, path).Go(method, dbus.FlagNoAutoStart, w.call, args...)
+}
+
+func (w *iconWatch) answered(ctx context.Context, call *dbus.Call) {
+	w.call, w.overdue = nil, nil
+	if w.hung { // an old answer; how is it now?
+		w.hung = false
+		w.lookSoon()
+		return
+	}
+	if gone := (dbus.Error{}); errors.As(call.Err, &gone) && gone.Name == "org.freedesktop.DBus.Error.NoReply" {
+		return // it ended; that its name has no owner comes as a signal
+	}
+	if call.Err != nil {
+		w.log.Warn("the StatusNotifier host refuses", "err", call.Err)
+		return
+	}
+	var value dbus.Variant
+	if call.Store(&value) != nil {
+		return // the answer to a registration has no value
+	}
+	items, _ := value.Value().([]string)
+	unique := w.owner(ctx, w.item)
+	if unique == "" || slices.ContainsFunc(items, func(s string) bool { return namesItem(s, w.item, unique) }) {
+		return
+	}
+	w.log.Info("the tray icon had been lost and is registered again")
+	w.ask(watcherPath, watcherName+".RegisterStatusNotifierItem", w.item)
+}
+
+// namesItem tells whether an entry of the watcher's list is the item. Watchers
+// write a bus name, alone or before a path: ":1.7", ":1.7/StatusNotifierItem",
+// ":1.7@/StatusNotifierItem".
+func namesItem(entry, item, unique string) bool {
+	if i := strings.IndexAny(entry, "/@"); i >= 0 {
+		entry = entry[:i]
+	}
+	return entry == item || entry == unique
+}
