@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"time"
 
 	"intermission/platform"
@@ -30,7 +29,9 @@ func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
 	}
 	ledger := s.ledger
 	s.mu.Unlock()
-	status.Sessions.Active = s.activeSessions()
+	s.refreshTitles(ctx)
+	status.Sessions.Working = s.working()
+	status.Sessions.Active = idsOf(status.Sessions.Working)
 	if c != nil && c.over() && st.Phase == Running {
 		status.Server.Reason = "it has ended; what it left is being parked"
 	}
@@ -53,17 +54,6 @@ func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
 	}
 	status.Sessions.Pending = counts.Pending
 	return status, nil
-}
-
-func (s *supervisor) activeSessions() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ids := []string{}
-	for id := range s.active {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
 }
 
 // open gives the ledger and its resumer, or the reason why there is none.
@@ -330,7 +320,7 @@ func (s *supervisor) snapshot(ctx context.Context) (control.Snapshot, error) {
 	if err != nil {
 		return control.Snapshot{}, err
 	}
-	snap := control.Snapshot{Status: st, Pending: []control.Suspension{}}
+	snap := control.Snapshot{Status: st, Pending: []control.Suspension{}, Outcomes: s.outcomes.latest()}
 	if l, _ := s.book(); l == nil {
 		return snap, nil
 	}

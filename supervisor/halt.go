@@ -68,7 +68,7 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
 		if err != nil {
 			s.Log.Error("the ledger's claims can't be read", "error", err)
 		}
-		active = slices.Concat(active, s.activeSessions(), claims)
+		active = slices.Concat(active, s.roster.ids(), claims)
 	}
 	if err := ledger.Suspend(context.WithoutCancel(ctx), active, asked); err != nil {
 		s.Log.Error("what is active could not be written to the ledger", "error", err)

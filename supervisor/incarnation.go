@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +35,9 @@ type incarnation struct {
 	shield atomic.Pointer[platform.ServerLock]
 	behind atomic.Bool                         // the ledger has missed an event
 	tree   atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
+	// aborted holds the sessions whose execution was interrupted through us: their end
+	// is their user's doing, also when it comes while the server is being stopped.
+	aborted sync.Map
 }
 
 // remember notes the processes of an adopted server while it lives: what it
@@ -101,8 +105,8 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	resumer.SetServer(c.client, s.database)
 	s.mu.Lock()
 	s.current = c
-	clear(s.active)
 	s.mu.Unlock()
+	s.roster.clear()
 	if c.Generation == opencode.V2 {
 		s.shieldLock() // its file may have been removed while it started
 	}
@@ -158,7 +162,9 @@ func (c *incarnation) await(ctx context.Context, gone <-chan struct{}) {
 func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 	ledger, resumer := s.book()
 	handle := func(e restart.Event) {
-		if e.Kind == restart.EventInterrupted && c.guard.stopping.Load() && c.Generation == opencode.V1 {
+		failed := s.failure(ctx, ledger, e)
+		_, aborted := c.aborted.Load(e.Session)
+		if e.Kind == restart.EventInterrupted && c.guard.stopping.Load() && c.Generation == opencode.V1 && !aborted {
 			// v1 ends its turns at our dispose with the same mark as at a user's abort.
 			e.Kind = restart.EventShutdown
 		}
@@ -167,7 +173,13 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 			c.behind.Store(true)
 		}
 		resumer.Observe(e)
-		s.observe(e)
+		s.roster.observe(e)
+		if aborted && e.Kind != restart.EventProgress {
+			c.aborted.Delete(e.Session)
+		}
+		if failed != nil {
+			s.noteOutcome(*failed)
+		}
 	}
 	asides := make(chan restart.Event, 64)
 	defer close(asides)
@@ -202,6 +214,9 @@ func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-c
 	for {
 		select {
 		case e, ok := <-asides:
+			if e.Kind == restart.EventProgress {
+				s.refreshTitles(ctx) // a title comes or changes in the course of the work
+			}
 			switch {
 			case !ok:
 				return
@@ -239,28 +254,10 @@ func (s *supervisor) noteWaiting(ctx context.Context, c *incarnation, e restart.
 	}
 }
 
-// observe keeps the set of sessions that execute now.
-func (s *supervisor) observe(e restart.Event) {
-	s.mu.Lock()
-	was := s.active[e.Session]
-	switch e.Kind {
-	case restart.EventStarted:
-		s.active[e.Session] = true
-	case restart.EventProgress:
-	default:
-		delete(s.active, e.Session)
-	}
-	differs := was != s.active[e.Session]
-	s.mu.Unlock()
-	if differs {
-		s.notify()
-	}
-}
-
 // resync makes the claims what the server says now, after events may have been missed.
 func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	ledger, _ := s.book()
-	asked := time.Now().UnixMilli()
+	asked := time.Now()
 	active, err := c.client.Active(ctx)
 	if err != nil && c.Generation == opencode.V1 {
 		// One directory that can't be asked must not cost the events of all.
@@ -270,16 +267,10 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	if err != nil {
 		return fmt.Errorf("cannot ask what is active: %w", err)
 	}
-	if err := ledger.Resync(ctx, active, asked); err != nil {
+	if err := ledger.Resync(ctx, active, asked.UnixMilli()); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	clear(s.active)
-	for _, id := range active {
-		s.active[id] = true
-	}
-	s.mu.Unlock()
-	s.notify()
+	s.roster.resync(active, asked)
 	return ledger.Reconcile(ctx, s.database)
 }
 
@@ -300,9 +291,7 @@ func (s *supervisor) conclude(c *incarnation) {
 		platform.KillTree(s.life, slices.DeleteFunc(*tree, s.successor(s.life, c.record)), toolGrace)
 	}
 	tail, _ := s.out.last(20, c.Output)
-	s.mu.Lock()
-	clear(s.active)
-	s.mu.Unlock()
+	s.roster.clear()
 	s.setLastExit(c.exit, tail)
 	c.client.Close()
 	removeRecord(s.Paths.ServerRecord)

@@ -124,8 +124,9 @@ func Run(ctx context.Context, o Options) error {
 	s := &supervisor{
 		Options: o, life: life, out: out, since: time.Now(),
 		inputs: make(chan submission), left: make(chan struct{}),
-		changed: make(chan struct{}), active: map[string]bool{},
+		changed: make(chan struct{}),
 	}
+	s.roster = newRoster(s.notify)
 	s.recallWish()
 	served := make(chan error, 1)
 	go func() { served <- control.NewServer(s, o.Log).Serve(life, listener) }()
@@ -182,6 +183,10 @@ type supervisor struct {
 
 	opening sync.Mutex // of the ledger
 
+	roster   *roster
+	titles   titles
+	outcomes outcomes
+
 	mu       sync.Mutex
 	standing chan struct{}        // closed when the guard of a server that can't be adopted has ended; nil when none stands
 	held     *platform.ServerLock // kept by a park that failed, so that nobody starts a server
@@ -192,8 +197,7 @@ type supervisor struct {
 	resumer  *restart.Resumer // nil as long as ledger
 	current  *incarnation     // nil while no server is up, or its end has been reduced
 	lastExit *control.Exit
-	active   map[string]bool // sessions that execute in the current incarnation, from its events
-	changed  chan struct{}   // closed and replaced at each change of what is shown
+	changed  chan struct{} // closed and replaced at each change of what is shown
 }
 
 // act is a launch or a halt under way.
@@ -344,7 +348,9 @@ func (s *supervisor) openLedger() (*restart.Ledger, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ledger = l
-	s.resumer = restart.NewResumer(l, restart.ResumerConfig{Concurrency: s.Config.Resume.Concurrency, Text: s.Config.Resume.Text})
+	s.resumer = restart.NewResumer(l, restart.ResumerConfig{
+		Concurrency: s.Config.Resume.Concurrency, Text: s.Config.Resume.Text, Settled: s.noteSettled,
+	})
 	return l, nil
 }
 
@@ -359,6 +365,7 @@ func (s *supervisor) book() (*restart.Ledger, *restart.Resumer) {
 // handle on the server's database is left to the end of the process: closing the
 // last connection would checkpoint, and hold the file's locks meanwhile.
 func (s *supervisor) close() {
+	s.roster.clear() // its timer
 	l, r := s.book()
 	if r != nil {
 		r.Close()

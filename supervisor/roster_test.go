@@ -1,0 +1,166 @@
+package supervisor
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"intermission/restart"
+	"intermission/supervisor/control"
+)
+
+// watched is a roster in a bubble of fake time, with the count of what was told.
+type watched struct {
+	*roster
+	t    *testing.T
+	told int
+}
+
+func watch(t *testing.T, f func(w *watched)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &watched{t: t}
+		w.roster = newRoster(func() { w.told++ })
+		f(w)
+		w.clear()
+		w.idle()
+	})
+}
+
+func (w *watched) event(kind restart.EventKind, id string) {
+	w.observe(restart.Event{Kind: kind, Session: id})
+}
+
+// wait lets time pass, and wants so many to be told of something in it.
+func (w *watched) wait(d time.Duration, told int) {
+	w.t.Helper()
+	before := w.told
+	time.Sleep(d)
+	synctest.Wait()
+	if n := w.told - before; n != told {
+		w.t.Errorf("within %s watchers were told %d times, not %d", d, n, told)
+	}
+}
+
+// idle holds that no timer runs.
+func (w *watched) idle() {
+	w.t.Helper()
+	if w.timer != nil {
+		w.t.Error("a timer runs although nobody works who may fall silent")
+	}
+}
+
+func (w *watched) one() control.Working {
+	w.t.Helper()
+	list := w.list()
+	if len(list) != 1 {
+		w.t.Fatalf("%+v", list)
+	}
+	return list[0]
+}
+
+func TestSilenceIsToldOnce(t *testing.T) {
+	watch(t, func(w *watched) {
+		w.idle()
+		w.event(restart.EventStarted, "ses_1")
+		start := time.Now().UnixMilli()
+		for range 90 { // it works for a minute and a half
+			w.wait(time.Second, 0)
+			w.event(restart.EventProgress, "ses_1")
+		}
+		if x := w.one(); x.StartedAt != start || x.ProgressAt != start+90_000 {
+			t.Errorf("%+v, started at %d", x, start)
+		}
+		w.wait(control.QuietAfter-time.Second, 0)
+		w.wait(time.Second, 1)
+		w.idle()
+		w.wait(time.Hour, 0)
+		before := w.told
+		w.event(restart.EventProgress, "ses_1")
+		w.event(restart.EventProgress, "ses_1")
+		if n := w.told - before; n != 1 {
+			t.Errorf("told %d times that it does something again", n)
+		}
+		w.wait(control.QuietAfter, 1)
+	})
+}
+
+func TestOneTimerForAll(t *testing.T) {
+	watch(t, func(w *watched) {
+		w.event(restart.EventStarted, "ses_1")
+		w.wait(20*time.Second, 0)
+		w.event(restart.EventStarted, "ses_2")
+		w.wait(20*time.Second, 0)
+		w.event(restart.EventStarted, "ses_3")
+		w.event(restart.EventSucceeded, "ses_2")
+		w.wait(20*time.Second, 1) // ses_1
+		w.wait(39*time.Second, 0)
+		w.wait(time.Second, 1) // ses_3
+		w.idle()
+		w.event(restart.EventStarted, "ses_4")
+		w.event(restart.EventInterrupted, "ses_4")
+		w.idle()
+	})
+}
+
+// The name of an execution is never that of one before, not within one millisecond either.
+func TestEachExecutionHasItsName(t *testing.T) {
+	watch(t, func(w *watched) {
+		var last int64
+		for range 5 {
+			w.event(restart.EventStarted, "ses_1")
+			w.event(restart.EventStarted, "ses_1") // told twice
+			x := w.one()
+			if x.StartedAt <= last || x.ProgressAt < x.StartedAt || w.started("ses_1") != x.StartedAt {
+				t.Errorf("%+v after %d", x, last)
+			}
+			last = x.StartedAt
+			w.event(restart.EventSucceeded, "ses_1")
+			w.event(restart.EventProgress, "ses_1") // late
+			if w.started("ses_1") != 0 {
+				t.Error("it works after its end")
+			}
+		}
+		w.past["ses_1"] = past{started: time.Now().Add(time.Hour).UnixMilli()} // and then the clock was set back
+		w.event(restart.EventStarted, "ses_1")
+		if x := w.one(); x.StartedAt <= w.past["ses_1"].started-1 {
+			t.Errorf("%+v", x)
+		}
+	})
+}
+
+func TestResyncKeepsWhatIsKnown(t *testing.T) {
+	watch(t, func(w *watched) {
+		w.event(restart.EventStarted, "stays")
+		w.event(restart.EventStarted, "ended unseen")
+		before := w.started("stays")
+		w.wait(time.Second, 0)
+		asked := time.Now()
+		w.wait(time.Second, 0)
+		w.event(restart.EventStarted, "began since")
+		w.event(restart.EventStarted, "came and went since")
+		w.event(restart.EventSucceeded, "came and went since")
+		w.resync([]string{"stays", "began unseen", "came and went since"}, asked)
+		if got := w.ids(); len(got) != 3 || w.started("stays") != before || w.started("began since") == 0 || w.started("began unseen") == 0 {
+			t.Errorf("%q", got)
+		}
+		if list := w.list(); list[0].ID != "stays" {
+			t.Errorf("not by their start: %+v", list)
+		}
+	})
+}
+
+func TestWhatIsRememberedIsBounded(t *testing.T) {
+	watch(t, func(w *watched) {
+		for i := range 3 * maxPast {
+			id := time.Duration(i).String()
+			w.event(restart.EventStarted, id)
+			time.Sleep(time.Millisecond)
+			w.event(restart.EventSucceeded, id)
+		}
+		if n := len(w.past); n > maxPast {
+			t.Errorf("%d are remembered", n)
+		}
+	})
+}
