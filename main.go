@@ -12,9 +12,11 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -43,6 +45,8 @@ type commands struct {
 	Show       showCommand       `cmd:"" help:"Show everything known about one suspension, and its journal."`
 	Resume     resumeCommand     `cmd:"" help:"Consent to one session: it goes on working."`
 	Dismiss    dismissCommand    `cmd:"" help:"Settle one session without resuming it; its history stays."`
+	Interrupt  interruptCommand  `cmd:"" help:"Interrupt a session at work: it stops, and nothing is suspended."`
+	Open       openCommand       `cmd:"" help:"Open a session in OpenCode's own interface, in this terminal."`
 	Start      serverCommand     `cmd:"" help:"Start the server, and keep it started."`
 	Stop       serverCommand     `cmd:"" help:"Stop the server, and keep it stopped."`
 	Restart    serverCommand     `cmd:"" help:"Stop the server and start it again."`
@@ -341,6 +345,71 @@ func (c *dismissCommand) Run(s *surroundings, client *control.Client) error {
 		return err
 	}
 	return s.print(dismissed, s.text().Dismissed(dismissed))
+}
+
+type interruptCommand struct {
+	ID string `arg:"" help:"A session id, or an unambiguous beginning of one."`
+	At *int64 `placeholder:"TIME" help:"The work that was seen, by its startedAt in milliseconds."`
+}
+
+func (c *interruptCommand) Run(s *surroundings, client *control.Client) error {
+	at := int64(0)
+	if c.At != nil {
+		if at = *c.At; at < 1 {
+			return &control.Error{Code: control.CodeUsage, Message: fmt.Sprintf("--at %d is no time of a start; take it from: intermission status --json", at)}
+		}
+	}
+	interrupted, err := client.Interrupt(context.Background(), c.ID, at)
+	if err != nil {
+		return err
+	}
+	return s.print(interrupted, s.text().Interrupted(interrupted))
+}
+
+type openCommand struct {
+	ID string `arg:"" help:"A session id, or an unambiguous beginning of one."`
+}
+
+func (c *openCommand) Run(client *control.Client) error {
+	a, err := client.Attach(context.Background(), c.ID)
+	if err != nil {
+		return err
+	}
+	client.Close()
+	env := slices.DeleteFunc(os.Environ(), func(entry string) bool { // of two entries with one name, who is called takes the first
+		name, _, _ := strings.Cut(entry, "=")
+		_, set := a.Env[name]
+		return set
+	})
+	for name, value := range a.Env {
+		env = append(env, name+"="+value)
+	}
+	return become(a.Argv, a.Dir, env)
+}
+
+// become runs a program as if it had been called in our place: the terminal, its
+// signals and job control are its own, and so is the exit status.
+func become(argv []string, dir string, env []string) error {
+	program, err := exec.LookPath(argv[0])
+	if err == nil {
+		err = os.Chdir(dir)
+	}
+	if err == nil {
+		err = syscall.Exec(program, argv, env)
+	}
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return fmt.Errorf("cannot open the session: %w", err)
+	}
+	// Windows has no such call: it is a child, and Ctrl-C is left to it.
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	cmd := exec.Command(program, argv[1:]...)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return exitStatus(exit.ExitCode())
+	}
+	return err
 }
 
 type logsCommand struct {

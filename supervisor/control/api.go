@@ -8,6 +8,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -135,6 +136,23 @@ type Dismissed struct {
 	Dismissed int    `json:"dismissed"` // the session and its subagents
 }
 
+// Interrupted is the answer of an interrupt.
+type Interrupted struct {
+	ID string `json:"id"`
+}
+
+// Attachment is how OpenCode's own interface is opened on one session: run Argv in
+// Dir, with Env added to the environment. Env may hold a password: never log or
+// print it.
+type Attachment struct {
+	Argv []string          `json:"argv"` // the first is absolute
+	Dir  string            `json:"dir"`
+	Env  map[string]string `json:"env"`
+}
+
+// String is the attachment without its secrets.
+func (a Attachment) String() string { return fmt.Sprintf("%q in %q", a.Argv, a.Dir) }
+
 // The codes of an Error, each with the exit status of the command that meets it.
 const (
 	CodeFailed       = "failed"        // 1
@@ -187,6 +205,13 @@ type Backend interface {
 	// Resume consents to one suspension; at names it (Unix ms), 0 means the one that is pending now.
 	Resume(ctx context.Context, id string, at int64) (Result, error)
 	Dismiss(ctx context.Context, id string, at int64) (Dismissed, error)
+	// Interrupt stops a session at work as its user, so that nothing is suspended; at
+	// is the execution's StartedAt, 0 means the one that runs now. CodeNotPending when
+	// it is not that one which runs. It returns when the server has accepted it.
+	Interrupt(ctx context.Context, id string, at int64) (Interrupted, error)
+	// Attach takes the id of any session that the running server has, or an unambiguous
+	// beginning of one that is pending or at work. CodeRefused when no server runs.
+	Attach(ctx context.Context, id string) (Attachment, error)
 	// StartServer, StopServer and RestartServer record the durable wish and return
 	// when it is fulfilled or can't be.
 	StartServer(ctx context.Context) (Status, error)

@@ -102,6 +102,24 @@ func (c *Client) Dismiss(ctx context.Context, id string, at int64) (d Dismissed,
 	return d, c.post(ctx, path, atBody{At: at}, &d)
 }
 
+// Interrupt implements Backend.
+func (c *Client) Interrupt(ctx context.Context, id string, at int64) (i Interrupted, err error) {
+	path, err := sessionPath(id, "/interrupt")
+	if err != nil {
+		return i, err
+	}
+	return i, c.post(ctx, path, atBody{At: at}, &i)
+}
+
+// Attach implements Backend.
+func (c *Client) Attach(ctx context.Context, id string) (a Attachment, err error) {
+	path, err := sessionPath(id, "/attach")
+	if err != nil {
+		return a, err
+	}
+	return a, c.get(ctx, path, &a)
+}
+
 // StartServer implements Backend.
 func (c *Client) StartServer(ctx context.Context) (st Status, err error) {
 	return st, c.post(ctx, "/v1/server/start", struct{}{}, &st)

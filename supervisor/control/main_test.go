@@ -25,6 +25,8 @@ type fake struct {
 	show    func(ctx context.Context, id string) (Detail, error)
 	resume  func(ctx context.Context, id string, at int64) (Result, error)
 	dismiss func(ctx context.Context, id string, at int64) (Dismissed, error)
+	stop    func(ctx context.Context, id string, at int64) (Interrupted, error)
+	attach  func(ctx context.Context, id string) (Attachment, error)
 	server  func(ctx context.Context, verb string) (Status, error)
 	logs    func(ctx context.Context, w io.Writer, n int, follow bool) error
 	watch   func(ctx context.Context, send func(Snapshot) error) error
@@ -45,6 +47,12 @@ func (f *fake) Resume(ctx context.Context, id string, at int64) (Result, error) 
 func (f *fake) Dismiss(ctx context.Context, id string, at int64) (Dismissed, error) {
 	return f.dismiss(ctx, id, at)
 }
+
+func (f *fake) Interrupt(ctx context.Context, id string, at int64) (Interrupted, error) {
+	return f.stop(ctx, id, at)
+}
+
+func (f *fake) Attach(ctx context.Context, id string) (Attachment, error) { return f.attach(ctx, id) }
 
 func (f *fake) Logs(ctx context.Context, w io.Writer, n int, follow bool) error {
 	return f.logs(ctx, w, n, follow)

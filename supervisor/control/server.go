@@ -44,7 +44,7 @@ func NewServer(backend Backend, log *slog.Logger) *Server {
 // acts are cancelled, and calls in flight get two seconds to answer. It returns
 // nil after such an end, and an error when l fails.
 //
-// An act (resume, dismiss, start, stop, restart) goes on when its caller goes
+// An act (resume, dismiss, interrupt, start, stop, restart) goes on when its caller goes
 // away, and ends only with ctx: what was consented to counts.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	hs := &http.Server{
@@ -95,6 +95,12 @@ func (s *Server) routes(ctx context.Context) http.Handler {
 	mux.Handle("POST /v1/sessions/{id}/dismiss", act(s, func(r *http.Request, b atBody) (Dismissed, error) {
 		return s.backend.Dismiss(ctx, r.PathValue("id"), b.At)
 	}))
+	mux.Handle("POST /v1/sessions/{id}/interrupt", act(s, func(r *http.Request, b atBody) (Interrupted, error) {
+		return s.backend.Interrupt(ctx, r.PathValue("id"), b.At)
+	}))
+	mux.Handle("GET /v1/sessions/{id}/attach", answer(s, func(r *http.Request) (Attachment, error) {
+		return s.backend.Attach(r.Context(), r.PathValue("id"))
+	}))
 	for name, f := range map[string]func(context.Context) (Status, error){
 		"start": s.backend.StartServer, "stop": s.backend.StopServer, "restart": s.backend.RestartServer,
 	} {
@@ -111,7 +117,7 @@ func (s *Server) routes(ctx context.Context) http.Handler {
 	return mux
 }
 
-// atBody names one suspension; 0 is the one that is pending now.
+// atBody names one suspension, or one execution; 0 is the one of now.
 type atBody struct {
 	At int64 `json:"at"` // Unix milliseconds
 }

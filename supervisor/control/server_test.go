@@ -24,13 +24,14 @@ func TestEveryCall(t *testing.T) {
 	status := Status{
 		Supervisor: SupervisorStatus{PID: 7, Version: "1.0", Since: time.Unix(1790000000, 0).UTC()},
 		Server:     ServerStatus{State: "running", Desired: "running", LastExit: &Exit{Signal: "killed", Output: []string{}}},
-		Sessions:   SessionStatus{Active: []string{"ses_a"}, Pending: 1},
+		Sessions:   SessionStatus{Active: []string{"ses_a"}, Working: []Working{{ID: "ses_a", Title: "t", Directory: "/d", StartedAt: 11, ProgressAt: 12}}, Pending: 1},
 	}
 	suspension := Suspension{
 		ID: "ses_b", Title: "t", SuspendedAt: 12, Cause: restart.CauseCrash, State: restart.StatePending,
 		LastTool: &restart.Tool{Name: "write", Status: "running"}, Children: []string{"ses_c"}, Jobs: []Job{{Kind: "shell"}},
 	}
 	detail := Detail{Suspension: suspension, Pending: true, Journal: []Entry{{What: "suspended"}}}
+	attachment := Attachment{Argv: []string{"/bin/opencode", "attach"}, Dir: "/d", Env: map[string]string{"OPENCODE_SERVER_PASSWORD": "hush"}}
 	var got []string
 	note := func(format string, args ...any) { got = append(got, fmt.Sprintf(format, args...)) }
 	b := setup(t, &fake{
@@ -45,6 +46,11 @@ func TestEveryCall(t *testing.T) {
 			note("dismiss %s %d", id, at)
 			return Dismissed{ID: id, Dismissed: 3}, nil
 		},
+		stop: func(_ context.Context, id string, at int64) (Interrupted, error) {
+			note("interrupt %s %d", id, at)
+			return Interrupted{id}, nil
+		},
+		attach: func(_ context.Context, id string) (Attachment, error) { note("attach %s", id); return attachment, nil },
 		server: func(_ context.Context, verb string) (Status, error) { note("%s", verb); return status, nil },
 		logs: func(_ context.Context, w io.Writer, n int, follow bool) error {
 			note("logs %d %v", n, follow)
@@ -63,6 +69,8 @@ func TestEveryCall(t *testing.T) {
 		{detail, func() (any, error) { return b.client.Show(ctx, odd) }},
 		{Result{ID: odd, Outcome: "resumed"}, func() (any, error) { return b.client.Resume(ctx, odd, 12) }},
 		{Dismissed{ID: "ses_b", Dismissed: 3}, func() (any, error) { return b.client.Dismiss(ctx, "ses_b", 0) }},
+		{Interrupted{"ses_a"}, func() (any, error) { return b.client.Interrupt(ctx, "ses_a", 11) }},
+		{attachment, func() (any, error) { return b.client.Attach(ctx, odd) }},
 		{status, func() (any, error) { return b.client.StartServer(ctx) }},
 		{status, func() (any, error) { return b.client.StopServer(ctx) }},
 		{status, func() (any, error) { return b.client.RestartServer(ctx) }},
@@ -82,10 +90,16 @@ func TestEveryCall(t *testing.T) {
 	}
 	want := []string{
 		"status", "pending", "show " + odd, "resume " + odd + " 12", "dismiss ses_b 0",
-		"start", "stop", "restart", "logs 5 false",
+		"interrupt ses_a 11", "attach " + odd, "start", "stop", "restart", "logs 5 false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if said := fmt.Sprintf("%v %+v", attachment, &attachment); strings.Contains(said, "hush") {
+		t.Errorf("the password is printed: %s", said)
+	}
+	if strings.Contains(b.log.String(), "hush") {
+		t.Errorf("the password is logged: %s", b.log)
 	}
 }
 
@@ -161,22 +175,23 @@ func TestRefusals(t *testing.T) {
 		want int
 		says string
 	}{
-		"origin":          {with("GET", "/v1/status", "", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }), 403, "only intermission"},
-		"empty origin":    {with("GET", "/v1/status", "", func(r *http.Request) { r.Header["Origin"] = []string{""} }), 403, "only intermission"},
-		"other host":      {with("GET", "/v1/status", "", func(r *http.Request) { r.Host = "127.0.0.1" }), 403, "only intermission"},
-		"form":            {with("POST", resume, `{"at":1}`, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }), 415, "application/json"},
-		"no type":         {with("POST", resume, `{"at":1}`, func(r *http.Request) { r.Header.Del("Content-Type") }), 415, "application/json"},
-		"unknown field":   {request(t, "POST", resume, `{"at":1,"force":true}`), 400, "force"},
-		"field for start": {request(t, "POST", "/v1/server/start", `{"at":1}`), 400, "at"},
-		"malformed":       {request(t, "POST", resume, `{"at":`), 400, "cannot read"},
-		"wrong type":      {request(t, "POST", resume, `{"at":"1"}`), 400, "cannot read"},
-		"two values":      {request(t, "POST", resume, `{"at":1}{"at":2}`), 400, "more than one"},
-		"oversize":        {request(t, "POST", resume, `{"at":1`+strings.Repeat(" ", maxBody)+`}`), 413, "65536"},
-		"oversize tail":   {request(t, "POST", resume, `{"at":1}`+strings.Repeat(" ", maxBody)), 413, "65536"},
-		"unknown call":    {request(t, "GET", "/v2/status", ""), 404, "no such call: GET /v2/status"},
-		"wrong method":    {request(t, "GET", resume, ""), 404, "no such call"},
-		"resume by GET":   {request(t, "DELETE", "/v1/sessions/ses_a", ""), 404, "no such call"},
-		"bad number":      {request(t, "GET", "/v1/logs?n=x", ""), 400, "not a number"},
+		"origin":           {with("GET", "/v1/status", "", func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") }), 403, "only intermission"},
+		"empty origin":     {with("GET", "/v1/status", "", func(r *http.Request) { r.Header["Origin"] = []string{""} }), 403, "only intermission"},
+		"other host":       {with("GET", "/v1/status", "", func(r *http.Request) { r.Host = "127.0.0.1" }), 403, "only intermission"},
+		"form":             {with("POST", resume, `{"at":1}`, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }), 415, "application/json"},
+		"no type":          {with("POST", resume, `{"at":1}`, func(r *http.Request) { r.Header.Del("Content-Type") }), 415, "application/json"},
+		"unknown field":    {request(t, "POST", resume, `{"at":1,"force":true}`), 400, "force"},
+		"field for start":  {request(t, "POST", "/v1/server/start", `{"at":1}`), 400, "at"},
+		"malformed":        {request(t, "POST", resume, `{"at":`), 400, "cannot read"},
+		"wrong type":       {request(t, "POST", resume, `{"at":"1"}`), 400, "cannot read"},
+		"two values":       {request(t, "POST", resume, `{"at":1}{"at":2}`), 400, "more than one"},
+		"oversize":         {request(t, "POST", resume, `{"at":1`+strings.Repeat(" ", maxBody)+`}`), 413, "65536"},
+		"oversize tail":    {request(t, "POST", resume, `{"at":1}`+strings.Repeat(" ", maxBody)), 413, "65536"},
+		"unknown call":     {request(t, "GET", "/v2/status", ""), 404, "no such call: GET /v2/status"},
+		"wrong method":     {request(t, "GET", resume, ""), 404, "no such call"},
+		"resume by GET":    {request(t, "DELETE", "/v1/sessions/ses_a", ""), 404, "no such call"},
+		"interrupt by GET": {request(t, "GET", "/v1/sessions/ses_a/interrupt", ""), 404, "no such call"},
+		"bad number":       {request(t, "GET", "/v1/logs?n=x", ""), 400, "not a number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, body := b.raw(t, tc.req)

@@ -22,7 +22,10 @@ func (brokenListener) Accept() (net.Conn, error) { return nil, errors.New("broke
 func (brokenListener) Close() error              { return nil }
 
 func snapshot(pending int) Snapshot {
-	return Snapshot{Status: Status{Sessions: SessionStatus{Active: []string{}, Pending: pending}}, Pending: []Suspension{}}
+	return Snapshot{
+		Status:  Status{Sessions: SessionStatus{Active: []string{}, Working: []Working{}, Pending: pending}},
+		Pending: []Suspension{}, Outcomes: []Outcome{},
+	}
 }
 
 // A menu is told of a change, of nothing else, and of the end.

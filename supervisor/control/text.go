@@ -81,7 +81,45 @@ func (t Text) Status(st Status) string {
 		waiting = t.paint(bad, "what waits for consent is not known")
 	}
 	r.add("sessions", "%d at work, %s", len(st.Sessions.Active), waiting)
+	for i, w := range st.Sessions.Working {
+		if i == maxWorking {
+			r.add("", "and %d more", len(st.Sessions.Working)-i)
+			break
+		}
+		r.add("", "%s", t.working(w))
+	}
 	return r.String()
+}
+
+// maxWorking is how many sessions at work get a line.
+const maxWorking = 10
+
+// working renders a session at work.
+func (t Text) working(w Working) string {
+	title := clean(w.Title, 60)
+	if title == "" {
+		title = "(none)"
+	}
+	line := fmt.Sprintf("%s  %s  for %s", t.paint(strong, clean(w.ID, maxLine)), title, span(t.since(w.StartedAt)))
+	if silent := t.since(w.ProgressAt); silent >= QuietAfter {
+		line += ", " + t.paint(warn, "no progress for "+span(silent))
+	}
+	return line
+}
+
+func (t Text) since(ms int64) time.Duration { return t.Now.Sub(time.UnixMilli(ms)) }
+
+// span words a duration: "12 min". A clock that was set back makes none of it.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%d s", max(0, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%d min", int(d.Minutes()))
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return plural(int(d.Hours()/24), "day", "days")
 }
 
 func (t Text) serverLine(s ServerStatus) string {
@@ -309,6 +347,11 @@ func (t Text) Dismissed(d Dismissed) string {
 		line += ", with " + plural(d.Dismissed-1, "subagent", "subagents")
 	}
 	return line + "; its history stays\n"
+}
+
+// Interrupted renders the answer of `interrupt`.
+func (t Text) Interrupted(i Interrupted) string {
+	return clean(i.ID, maxLine) + "  interrupted; nothing of it is suspended\n"
 }
 
 func times(n int) string { return plural(n, "time", "times") }

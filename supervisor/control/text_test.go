@@ -47,7 +47,10 @@ func TestText(t *testing.T) {
 			URL: "http://127.0.0.1:49374", RSSBytes: 200 << 20, Adopted: true, Restarts: 2,
 			LastExit: &Exit{Code: 1, At: ago(time.Hour)},
 		},
-		Sessions: SessionStatus{Active: []string{"ses_a", "ses_b"}, Pending: 3},
+		Sessions: SessionStatus{Active: []string{"ses_a", "ses_b"}, Pending: 3, Working: []Working{
+			{ID: "ses_a", Title: "Fix the login page", StartedAt: ago(12*time.Minute + 40*time.Second).UnixMilli(), ProgressAt: ago(5 * time.Minute).UnixMilli()},
+			{ID: "ses_b", StartedAt: ago(9 * time.Second).UnixMilli(), ProgressAt: ago(QuietAfter - time.Millisecond).UnixMilli()},
+		}},
 	}
 	failing := Status{
 		Supervisor: running.Supervisor,
@@ -89,7 +92,8 @@ func TestText(t *testing.T) {
 		"results": plain.Result(Result{ID: "ses_1", Outcome: "resumed"}) + plain.Result(Result{ID: "ses_1", Outcome: "queued"}) +
 			plain.Result(Result{ID: "ses_1", Outcome: "already"}) + plain.Result(Result{ID: "ses_1", Outcome: "unknown"}) +
 			plain.Result(Result{ID: "ses_1", Outcome: "refused", Reason: "the server is down;\nstart it"}) +
-			plain.Dismissed(Dismissed{ID: "ses_1", Dismissed: 1}) + plain.Dismissed(Dismissed{ID: "ses_1", Dismissed: 3}),
+			plain.Dismissed(Dismissed{ID: "ses_1", Dismissed: 1}) + plain.Dismissed(Dismissed{ID: "ses_1", Dismissed: 3}) +
+			plain.Interrupted(Interrupted{ID: "ses_1"}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, name, got)
@@ -115,7 +119,9 @@ func TestTextOfSessionsIsCleaned(t *testing.T) {
 		"status": text.Status(Status{
 			Supervisor: SupervisorStatus{Version: evil},
 			Server:     ServerStatus{State: evil, Generation: evil, Version: evil, URL: evil, Reason: evil, LastExit: &Exit{Signal: evil, Output: []string{evil}}},
+			Sessions:   SessionStatus{Working: []Working{{ID: evil, Title: evil}}},
 		}),
+		"interrupt": text.Interrupted(Interrupted{ID: evil}),
 	} {
 		for _, bad := range []string{"\x1b", "\x07", "\r", "\u202e", "\u0085", "\u200b", "\nses_fake", "[2J"} {
 			if strings.Contains(got, bad) {
@@ -181,5 +187,24 @@ func TestManyPendingGetALineEach(t *testing.T) {
 	text := Text{Now: time.Now()}.Pending(p)
 	if n := strings.Count(text, "\n"); n > 55 || !strings.HasPrefix(text, "50 sessions wait") || strings.Count(text, "waits for a question") != 50 {
 		t.Errorf("%d lines:\n%s", n, text)
+	}
+}
+
+func TestManyAtWork(t *testing.T) {
+	t.Parallel()
+	now := time.UnixMilli(1790000000000)
+	var st Status
+	for i := range 12 {
+		started := now.Add(-time.Duration(i*i*i) * time.Hour).UnixMilli()
+		st.Sessions.Working = append(st.Sessions.Working, Working{ID: "ses_1", Title: "Fix it", StartedAt: started, ProgressAt: now.Add(time.Minute).UnixMilli()})
+	}
+	text := Text{Now: now}.Status(st)
+	if strings.Count(text, "ses_1") != maxWorking || !strings.Contains(text, "and 2 more\n") || strings.Contains(text, "no progress") {
+		t.Errorf("\n%s", text)
+	}
+	for _, want := range []string{"for 0 s\n", "for 1 h 0 min\n", "for 8 h 0 min\n", "for 1 day\n", "for 30 days\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no line says %q:\n%s", want, text)
+		}
 	}
 }

@@ -1,0 +1,123 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"intermission/restart"
+	"intermission/supervisor/control"
+	"intermission/supervisor/opencode"
+)
+
+// Interrupt implements control.Backend.
+func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (control.Interrupted, error) {
+	id, err := s.named(id, s.roster.ids())
+	if err != nil {
+		return control.Interrupted{}, err
+	}
+	s.mu.Lock()
+	c := s.current
+	s.mu.Unlock()
+	started := s.roster.started(id)
+	switch {
+	case c == nil || c.over() || started == 0:
+		return control.Interrupted{}, notAtWork(id)
+	case at != 0 && at != started:
+		return control.Interrupted{}, &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that work of %s has ended, and another has begun since; see: intermission status", id)}
+	}
+	c.aborted.Store(id, true)
+	if err := c.client.Interrupt(ctx, id); err != nil {
+		c.aborted.Delete(id) // perhaps it never arrived, and then a stop is what ends it
+		return control.Interrupted{}, fmt.Errorf("cannot interrupt %s: %w", id, err)
+	}
+	s.Log.Info("interrupted by its user", "session", id)
+	return control.Interrupted{ID: id}, nil
+}
+
+func notAtWork(id string) error {
+	return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("no session %s is at work; see: intermission status", restart.PlainText(id, 80))}
+}
+
+// named gives the session that id names: one of ids, or an unambiguous beginning of one.
+func (s *supervisor) named(id string, ids []string) (string, error) {
+	var fits []string
+	for _, known := range ids {
+		if known == id {
+			return id, nil
+		}
+		if strings.HasPrefix(known, id) {
+			fits = append(fits, known)
+		}
+	}
+	switch {
+	case len(fits) == 0 || id == "":
+		return "", notAtWork(id)
+	case len(fits) > 1:
+		return "", contractError(id, &restart.AmbiguousError{Prefix: restart.PlainText(id, 80), Candidates: fits})
+	}
+	return fits[0], nil
+}
+
+// Attach implements control.Backend.
+func (s *supervisor) Attach(ctx context.Context, id string) (control.Attachment, error) {
+	s.mu.Lock()
+	c, db, ledger := s.current, s.database, s.ledger
+	s.mu.Unlock()
+	if c == nil || c.over() {
+		return control.Attachment{}, &control.Error{Code: control.CodeRefused, Message: "the server is not running; start it with: intermission start"}
+	}
+	id, about, err := s.find(ctx, ledger, db, id)
+	if err != nil {
+		return control.Attachment{}, err
+	}
+	if info, err := os.Stat(about.Directory); err != nil || !info.IsDir() {
+		return control.Attachment{}, &control.Error{Code: control.CodeRefused, Message: "its directory is gone: " + restart.PlainText(about.Directory, 200)}
+	}
+	argv, env := s.program().Attach(c.Incarnation, id, about.Directory)
+	// As the server has it: where its files are, and a PATH that its program needs.
+	maps.Copy(env, s.Config.Server.Environment)
+	if path := s.program().Path(); path != pathIn(s.environ()) {
+		env["PATH"] = path
+	}
+	return control.Attachment{Argv: argv, Dir: about.Directory, Env: env}, nil
+}
+
+func pathIn(env []string) string { return (&opencode.Install{Env: env}).Path() }
+
+// find gives the session that the server's database has under id, or under the
+// unambiguous beginning of an id that is pending or at work.
+func (s *supervisor) find(ctx context.Context, ledger *restart.Ledger, db *opencode.Database, id string) (string, restart.Description, error) {
+	look := func(id string) (restart.Description, bool, error) {
+		found, err := db.Describe(ctx, []string{id})
+		about, ok := found[id]
+		return about, ok, err
+	}
+	about, ok, err := look(id)
+	if err != nil || ok {
+		return id, about, err
+	}
+	pending, err := ledger.Pending(ctx)
+	if err != nil {
+		return "", about, err
+	}
+	ids := s.roster.ids()
+	for _, p := range pending {
+		ids = append(append(ids, p.ID), p.Children...)
+	}
+	slices.Sort(ids)
+	full, err := s.named(id, slices.Compact(ids))
+	if err == nil {
+		about, ok, err = look(full)
+	}
+	var named *control.Error
+	switch {
+	case err == nil && !ok, errors.As(err, &named) && named.Code == control.CodeNotPending:
+		err = &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("the server has no session %s; see: intermission pending", restart.PlainText(id, 80))}
+	}
+	return full, about, err
+}
