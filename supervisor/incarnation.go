@@ -163,20 +163,13 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 	ledger, resumer := s.book()
 	handle := func(e restart.Event) {
 		failed := s.failure(ctx, ledger, e)
-		_, aborted := c.aborted.Load(e.Session)
-		if e.Kind == restart.EventInterrupted && c.guard.stopping.Load() && c.Generation == opencode.V1 && !aborted {
-			// v1 ends its turns at our dispose with the same mark as at a user's abort.
-			e.Kind = restart.EventShutdown
-		}
+		e = c.judge(e)
 		if err := ledger.Apply(ctx, e); err != nil && ctx.Err() == nil {
 			s.Log.Error("an event could not be written to the ledger", "session", e.Session, "event", e.Kind, "error", err)
 			c.behind.Store(true)
 		}
 		resumer.Observe(e)
 		s.roster.observe(e)
-		if aborted && e.Kind != restart.EventProgress {
-			c.aborted.Delete(e.Session)
-		}
 		if failed != nil {
 			s.noteOutcome(*failed)
 		}
@@ -197,6 +190,19 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 	if err := c.client.Events(ctx, handleAll, resync); err != nil && ctx.Err() == nil {
 		s.Log.Error("the server's events are lost", "error", err)
 	}
+}
+
+// judge tells whose doing the end of a turn is. v1 ends its turns at our dispose
+// with the same mark as at a user's abort.
+func (c *incarnation) judge(e restart.Event) restart.Event {
+	if e.Kind == restart.EventProgress {
+		return e
+	}
+	_, aborted := c.aborted.LoadAndDelete(e.Session)
+	if e.Kind == restart.EventInterrupted && c.guard.stopping.Load() && c.Generation == opencode.V1 && !aborted {
+		e.Kind = restart.EventShutdown
+	}
+	return e
 }
 
 // rememberAfter is how long after an event of an adopted server its processes are

@@ -1,0 +1,169 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"intermission/restart"
+	"intermission/supervisor/control"
+	"intermission/supervisor/opencode"
+)
+
+// atWork waits until exactly these sessions are at work, by their start and each with its title, and gives them.
+func (b *bed) atWork(ids ...string) []control.Working {
+	b.t.Helper()
+	var list []control.Working
+	b.until(fmt.Sprintf("%q at work", ids), func() bool {
+		st, err := b.client.Status(b.t.Context())
+		list = st.Sessions.Working
+		return err == nil && slices.EqualFunc(list, ids, func(w control.Working, id string) bool {
+			return w.ID == id && w.Title != "" && w.Directory != ""
+		})
+	}, func() any { return list })
+	return list
+}
+
+func code(err error) string {
+	var e *control.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+func TestInterruptIsOfOneExecution(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	b.phase(Running)
+	first := b.prompt("[[slow n=9999 ms=20]]")
+	w := b.atWork(first)[0]
+	second := b.prompt("[[slow n=9999 ms=20]]")
+	list := b.atWork(first, second)
+	if list[0].StartedAt != w.StartedAt || list[1].StartedAt < w.StartedAt {
+		t.Errorf("%+v after %+v", list, w)
+	}
+	ctx := t.Context()
+	for name, c := range map[string]struct {
+		id   string
+		at   int64
+		want string
+	}{
+		"stale":     {first, w.StartedAt - 1, control.CodeNotPending},
+		"other's":   {second, list[1].StartedAt + 1, control.CodeNotPending},
+		"idle":      {"ses_nowhere", 0, control.CodeNotPending},
+		"ambiguous": {"ses_", 0, control.CodeAmbiguous},
+	} {
+		if _, err := b.client.Interrupt(ctx, c.id, c.at); code(err) != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	b.atWork(first, second)
+	if i, err := b.client.Interrupt(ctx, first, w.StartedAt); err != nil || i.ID != first {
+		t.Errorf("%+v, %v", i, err)
+	}
+	b.atWork(second)
+	if _, err := b.client.Interrupt(ctx, first, w.StartedAt); code(err) != control.CodeNotPending {
+		t.Errorf("the second interrupt: %v", err)
+	}
+	if i, err := b.client.Interrupt(ctx, second[:len(second)-1], 0); err != nil || i.ID != second {
+		t.Errorf("by its beginning: %+v, %v", i, err)
+	}
+	b.atWork()
+	b.stop()
+	b.start()
+	b.phase(Running)
+	if p, err := b.client.Pending(ctx); err != nil || len(p.Pending) != 0 {
+		t.Errorf("what its user interrupted is pending: %+v, %v", p, err)
+	}
+}
+
+func TestAFailureIsAnOutcome(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	b.phase(Running)
+	seen := make(chan control.Outcome, 16)
+	watched := make(chan error, 1)
+	go func() {
+		watched <- b.client.Watch(t.Context(), func(snap control.Snapshot) error {
+			for _, o := range snap.Outcomes {
+				if o.Title != "" {
+					seen <- o
+					return errors.New("seen")
+				}
+			}
+			return nil
+		})
+	}()
+	id := b.prompt("please [[fail]]")
+	b.until("the outcome", func() bool { return len(seen) > 0 }, func() any { return nil })
+	<-watched
+	if o := <-seen; o.ID != id || o.What != "failed" || o.Reason == "" || o.Seq != 1 || o.SuspendedAt != 0 {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	b.phase(Running)
+	other := b.prompt("hello")
+	id := b.prompt("[[slow n=9999 ms=20]]")
+	b.atWork(id)
+	want := control.Attachment{
+		Argv: []string{b.o.Config.Server.Command[0], "--session", id}, Dir: b.dir, Env: b.o.Config.Server.Environment,
+	}
+	for _, name := range []string{id, id[:len(id)-1]} {
+		got, err := b.client.Attach(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got.Dir, want.Dir = filepath.Clean(got.Dir), filepath.Clean(want.Dir)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if a, err := b.client.Attach(t.Context(), other); err != nil || a.Argv[2] != other {
+		t.Errorf("an idle one: %v, %v", a, err)
+	}
+	if _, err := b.client.Attach(t.Context(), other[:len(other)-1]); code(err) != control.CodeNotPending {
+		t.Errorf("a beginning of an idle one: %v", err)
+	}
+	if _, err := b.client.StopServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.client.Attach(t.Context(), id); code(err) != control.CodeRefused || !strings.Contains(err.Error(), "intermission start") {
+		t.Errorf("without a server: %v", err)
+	}
+}
+
+// While v1 is being stopped its turns end with one and the same mark: that of an
+// abort. One that its user has interrupted is no suspension all the same.
+func TestAnInterruptDuringTheStopOfV1IsItsUsers(t *testing.T) {
+	t.Parallel()
+	for name, aborted := range map[string]bool{"interrupted": true, "ended by the stop": false} {
+		c := &incarnation{record: record{Incarnation: opencode.Incarnation{Generation: opencode.V1}}, guard: &guard{}}
+		c.guard.stopping.Store(true)
+		if aborted {
+			c.aborted.Store("ses_1", true)
+		}
+		want := restart.EventShutdown
+		if aborted {
+			want = restart.EventInterrupted
+		}
+		if got := c.judge(restart.Event{Kind: restart.EventInterrupted, Session: "ses_1"}); got.Kind != want {
+			t.Errorf("%s: %s, want %s", name, got.Kind, want)
+		}
+		if got := c.judge(restart.Event{Kind: restart.EventInterrupted, Session: "ses_1"}); got.Kind != restart.EventShutdown {
+			t.Errorf("%s: an interrupt counts for a second end: %s", name, got.Kind)
+		}
+	}
+}
