@@ -25,11 +25,13 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
+	"intermission/assets"
 	"intermission/platform"
 	"intermission/supervisor"
 	"intermission/supervisor/control"
 	"intermission/supervisor/demo"
 	"intermission/supervisor/devserver"
+	"intermission/tray"
 )
 
 // version is set by the linker: -X main.version=1.2.3.
@@ -51,6 +53,7 @@ type commands struct {
 	Stop       serverCommand     `cmd:"" help:"Stop the server, and keep it stopped."`
 	Restart    serverCommand     `cmd:"" help:"Stop the server and start it again."`
 	Logs       logsCommand       `cmd:"" help:"Print the server's output."`
+	Tray       trayCommand       `cmd:"" help:"Show the tray: what is pending and at work, in the desktop's menu."`
 	Demo       demoCommand       `cmd:"" help:"Show what all this is for, in a temporary directory."`
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
@@ -189,29 +192,11 @@ func untilStopped() (context.Context, context.CancelFunc) {
 type runCommand struct{}
 
 func (runCommand) Run(s *surroundings) error {
-	paths, err := platform.FindPaths(s.getenv)
+	paths, config, log, err := s.settle("intermission.log")
 	if err != nil {
 		return err
 	}
-	if name := s.getenv("INTERMISSION_CONFIG"); name != "" {
-		if _, err := os.Stat(name); err != nil {
-			return fmt.Errorf("INTERMISSION_CONFIG names a file that can't be read: %w; create it, or unset the variable", err)
-		}
-	}
-	config, err := supervisor.LoadConfig(paths.ConfigFile)
-	if err != nil {
-		return err
-	}
-	if err := platform.EnsurePrivateDir(paths.Log); err != nil {
-		return err
-	}
-	const mega = 1 << 20
-	file := &timberjack.Logger{
-		Filename: filepath.Join(paths.Log, "intermission.log"), FileMode: 0o600,
-		MaxSize:    int((config.Log.MaxSize + mega - 1) / mega),
-		MaxBackups: max(config.Log.Keep, 1), // its 0 keeps all
-	}
-	defer file.Close()
+	defer log.Close()
 	// A reader of our standard error that goes away must not end us. Ignoring the
 	// signal would do the same to the server, which inherits that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -219,8 +204,83 @@ func (runCommand) Run(s *surroundings) error {
 	defer stop()
 	return supervisor.Run(ctx, supervisor.Options{
 		Version: programVersion(), Paths: paths, Config: config,
-		Log: slog.New(slog.NewTextHandler(io.MultiWriter(file, s.stderr), nil)),
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(log, s.stderr), nil)),
 	})
+}
+
+// settle finds the paths and the configuration, and opens a log of ours.
+func (s *surroundings) settle(logName string) (paths platform.Paths, config supervisor.Config, log io.WriteCloser, err error) {
+	if paths, err = platform.FindPaths(s.getenv); err != nil {
+		return paths, config, nil, err
+	}
+	if name := s.getenv("INTERMISSION_CONFIG"); name != "" {
+		if _, err := os.Stat(name); err != nil {
+			return paths, config, nil, fmt.Errorf("INTERMISSION_CONFIG names a file that can't be read: %w; create it, or unset the variable", err)
+		}
+	}
+	if config, err = supervisor.LoadConfig(paths.ConfigFile); err != nil {
+		return paths, config, nil, err
+	}
+	if err := platform.EnsurePrivateDir(paths.Log); err != nil {
+		return paths, config, nil, err
+	}
+	const mega = 1 << 20
+	return paths, config, &timberjack.Logger{
+		Filename: filepath.Join(paths.Log, logName), FileMode: 0o600,
+		MaxSize:    int((config.Log.MaxSize + mega - 1) / mega),
+		MaxBackups: max(config.Log.Keep, 1), // its 0 keeps all
+	}, nil
+}
+
+type trayCommand struct {
+	Autostart string `enum:"on,off," default:"" placeholder:"on|off" help:"Switch the start of the tray at login on or off, and do no more."`
+}
+
+func (c *trayCommand) Run(s *surroundings) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program itself: %w", err)
+	}
+	if c.Autostart != "" {
+		return c.switchAutostart(s, tray.Entry(self))
+	}
+	paths, config, log, err := s.settle("tray.log")
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // whoever reads our standard error may go away
+	ctx, stop := untilStopped()
+	defer stop()
+	options := tray.Options{Version: programVersion(), Notify: config.Notify.Enabled, StallAfter: config.Notify.StallAfter}
+	options.Home, _ = os.UserHomeDir() // without it directories are shown in full
+	for _, q := range config.Notify.Quiet {
+		options.Quiet = append(options.Quiet, tray.QuietHours(q))
+	}
+	err = tray.Run(ctx, tray.Config{
+		Options: options, Paths: paths, Self: self,
+		Log: slog.New(slog.NewTextHandler(io.MultiWriter(log, s.stderr), nil)),
+	})
+	if running := (tray.AlreadyRunningError{}); errors.As(err, &running) {
+		return s.print(map[string]bool{"already": true}, running.Error()+"\n")
+	}
+	return err
+}
+
+func (c *trayCommand) switchAutostart(s *surroundings, entry platform.Autostart) error {
+	if c.Autostart == "off" {
+		if err := entry.Disable(); err != nil {
+			return err
+		}
+		return s.print(map[string]bool{"autostart": false}, "The tray is not started at login any more.\n")
+	}
+	if err := entry.Enable(); err != nil {
+		return err
+	}
+	if err := entry.InstallDesktopEntry(assets.LogoSVG()); err != nil {
+		return err
+	}
+	return s.print(map[string]bool{"autostart": true}, "The tray is started at login. To start it now: intermission tray\n")
 }
 
 // serverCommand is each command that one call answers with the status.

@@ -10,6 +10,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
+// StatusNotifierItem, as freedesktop.org and KDE describe it.
 const (
 	watcherName      = "org.kde.StatusNotifierWatcher"
 	watcherPath      = "/StatusNotifierWatcher"
@@ -22,9 +23,9 @@ const (
 // the watcher: that is somebody's panel, which may hang.
 type iconWatch struct {
 	*Desktop
-	item    string
-	settle  time.Duration
-	watcher string // unique name of the owner; "" is none
+	item             string
+	settle, patience time.Duration
+	watcher          string // unique name of the owner; "" is none
 
 	look    <-chan time.Time // when to look
 	call    chan *dbus.Call  // what was asked last; nil when nothing is open
@@ -33,8 +34,10 @@ type iconWatch struct {
 	awaited, hung bool // what was logged
 }
 
-func (d *Desktop) keepRegistered(ctx context.Context, item string, settle time.Duration) {
-	w := &iconWatch{Desktop: d, item: item, settle: settle}
+func (d *Desktop) keepRegistered(ctx context.Context, item string, settle, patience time.Duration) {
+	w := &iconWatch{Desktop: d, item: item, settle: settle, patience: patience}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // of the call that is open
 	signals := make(chan *dbus.Signal, 16)
 	d.bus.Signal(signals)
 	defer d.bus.RemoveSignal(signals)
@@ -51,14 +54,16 @@ func (d *Desktop) keepRegistered(ctx context.Context, item string, settle time.D
 		select {
 		case <-ctx.Done():
 			return
+		case <-d.done: // signals isn't closed where the session had gone before
+			return
 		case s, ok := <-signals:
 			if !ok {
-				return // the session is gone
+				return
 			}
 			w.hear(s)
 		case <-w.look:
 			w.look = nil
-			w.ask(watcherPath, "org.freedesktop.DBus.Properties.Get", watcherName, "RegisteredStatusNotifierItems")
+			w.ask(ctx, "org.freedesktop.DBus.Properties.Get", watcherName, "RegisteredStatusNotifierItems")
 		case call := <-w.call:
 			w.answered(ctx, call)
 		case <-w.overdue:
@@ -83,7 +88,7 @@ func (w *iconWatch) subscribe(ctx context.Context) error {
 
 // owner is the unique name of the owner, "" when there is none.
 func (w *iconWatch) owner(ctx context.Context, name string) (unique string) {
-	ctx, cancel := context.WithTimeout(ctx, hostPatience)
+	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
 	if w.bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, name).Store(&unique) != nil {
 		return ""
@@ -131,10 +136,10 @@ func (w *iconWatch) lookSoon() {
 }
 
 // ask calls the watcher; the answer comes into w.call.
-func (w *iconWatch) ask(path dbus.ObjectPath, method string, args ...any) {
+func (w *iconWatch) ask(ctx context.Context, method string, args ...any) {
 	w.call = make(chan *dbus.Call, 1)
-	w.overdue = time.After(hostPatience)
-	w.bus.Object(w.watcher, path).Go(method, dbus.FlagNoAutoStart, w.call, args...)
+	w.overdue = time.After(w.patience)
+	w.bus.Object(w.watcher, watcherPath).GoWithContext(ctx, method, dbus.FlagNoAutoStart, w.call, args...)
 }
 
 func (w *iconWatch) answered(ctx context.Context, call *dbus.Call) {
@@ -161,7 +166,7 @@ func (w *iconWatch) answered(ctx context.Context, call *dbus.Call) {
 		return
 	}
 	w.log.Info("the tray icon had been lost and is registered again")
-	w.ask(watcherPath, watcherName+".RegisterStatusNotifierItem", w.item)
+	w.ask(ctx, watcherName+".RegisterStatusNotifierItem", w.item)
 }
 
 // namesItem tells whether an entry of the watcher's list is the item. Watchers

@@ -1,0 +1,118 @@
+package tray
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+
+	"intermission/platform"
+	"intermission/supervisor/control"
+)
+
+// link hears what the supervisor says, whichever runs, until ctx ends. While none
+// does, it waits for the note of its socket that each writes when it is up.
+type link struct {
+	paths platform.Paths
+	log   *slog.Logger
+	tell  func(Input)
+}
+
+const (
+	firstRetry = time.Second // after a fault; doubled at each further one
+	lastRetry  = time.Minute
+)
+
+func (l *link) run(ctx context.Context) error {
+	notes, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("cannot watch for a supervisor: %w", err)
+	}
+	defer notes.Close()
+	for _, dir := range l.directories() {
+		if err := notes.Add(dir); err != nil {
+			return fmt.Errorf("cannot watch %s for a supervisor: %w", dir, err)
+		}
+	}
+	retry := firstRetry
+	for {
+		heard, err := l.listen(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		loss := lossOf(heard, err)
+		l.tell(Input{Lost: &loss})
+		if heard {
+			retry = firstRetry
+		}
+		var again <-chan time.Time
+		if err != nil && !isAbsent(err) { // it may be there: nothing would tell us when it has come to its senses
+			if !loss.Absent {
+				l.log.Warn("the supervisor can't be understood", "reason", loss.Reason)
+			}
+			again = time.After(retry)
+			retry = min(2*retry, lastRetry)
+		}
+		if !l.await(ctx, notes, again) {
+			return nil
+		}
+	}
+}
+
+// directories hold what a supervisor writes when it comes up: the note of its
+// socket, and the socket itself where that is a file.
+func (l *link) directories() []string {
+	return slices.Compact([]string{l.paths.State, l.paths.Runtime})
+}
+
+// listen passes on what one supervisor says, until it is lost; nil says that it has ended.
+func (l *link) listen(ctx context.Context) (heard bool, err error) {
+	client := control.Dial(l.paths.LiveSocket())
+	defer client.Close()
+	return heard, client.Watch(ctx, func(snap control.Snapshot) error {
+		heard = true
+		l.tell(Input{Snapshot: &snap})
+		return ctx.Err()
+	})
+}
+
+func isAbsent(err error) bool {
+	var e *control.Error
+	return errors.As(err, &e) && e.Code == control.CodeNoSupervisor
+}
+
+func lossOf(heard bool, err error) Loss {
+	// One that was understood before and broke off was killed.
+	if err == nil || heard || isAbsent(err) {
+		return Loss{Absent: true}
+	}
+	return Loss{Reason: err.Error()}
+}
+
+// await waits until a supervisor has come, or it is time to look again; false when ctx ended.
+func (l *link) await(ctx context.Context, notes *fsnotify.Watcher, again <-chan time.Time) bool {
+	signs := []string{l.paths.SocketRecord(), l.paths.Socket}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-again:
+			return true
+		case e := <-notes.Events:
+			switch {
+			case slices.Contains(signs, e.Name) && !e.Has(fsnotify.Remove):
+				return true
+			case slices.Contains(l.directories(), e.Name) && e.Has(fsnotify.Remove): // the watch went with it
+				if platform.EnsurePrivateDir(e.Name) == nil {
+					_ = notes.Add(e.Name) // else: a tray that is started again sees it
+				}
+			}
+		case <-notes.Errors: // an overflow: it may have been among what was lost
+			return true
+		}
+	}
+}

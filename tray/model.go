@@ -1,0 +1,406 @@
+package tray
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"intermission/assets"
+	"intermission/platform"
+	"intermission/restart"
+	"intermission/supervisor/control"
+)
+
+const (
+	inMenu   = 10 // pending sessions that stand in the menu itself; the rest is in "More"
+	inMore   = 40 // sessions that stand in "More"
+	maxJobs  = 3  // background jobs that are listed of a session
+	maxBusy  = 10 // active sessions that are listed
+	appTitle = "Intermission"
+)
+
+// Model shows a state. The items of the menu itself are always the same ones, in
+// the same order, some hidden; only submenus differ in what they hold. next is
+// when it would look different by time alone, zero for never.
+func Model(s State) (m Menu, next time.Time) {
+	v := view{State: s, clock: clock{now: s.Now}}
+	if s.Link == Linked {
+		v.server, v.sessions = s.Snapshot.Status.Server, s.Snapshot.Status.Sessions
+	}
+	if s.Message != "" {
+		v.until(s.said.Add(messageStays))
+	}
+	m.Icon, m.Tooltip = v.icon(), v.tooltip()
+	m.Title = m.Tooltip
+	if platform.TitleBesideIcon { // there is room for a number
+		m.Title = ""
+		if n := v.sessions.Pending; n > 0 {
+			m.Title = strconv.Itoa(n)
+		}
+	}
+	m.Items = slices.Concat(v.header(), v.pendingItems(), v.activeItems(), v.serverItems(), v.ownItems())
+	return m, v.next
+}
+
+// view is a state on its way to a menu.
+type view struct {
+	State
+	clock
+	server   control.ServerStatus
+	sessions control.SessionStatus
+}
+
+// running says that the server can be asked for something.
+func (v *view) running() bool { return v.Link == Linked && v.server.State == "running" }
+
+func (v *view) icon() assets.Icon {
+	switch {
+	case v.Link != Linked:
+		return assets.Absent
+	case v.server.State == "failed" || v.server.State == "blocked":
+		return assets.Failed
+	case !v.running():
+		return assets.Stopped
+	case v.sessions.Pending > 0:
+		return assets.Pending
+	case len(v.sessions.Active) > 0:
+		return assets.Working
+	}
+	return assets.Running
+}
+
+func (v *view) tooltip() string {
+	parts := []string{v.headline()}
+	if n := v.sessions.Pending; n > 0 {
+		parts = append(parts, count(n, "session pending", "sessions pending"))
+	}
+	if n := len(v.sessions.Active); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d at work", n))
+	}
+	return appTitle + ": " + strings.Join(parts, ", ")
+}
+
+// headline words the server's state.
+func (v *view) headline() string {
+	switch v.Link {
+	case Connecting:
+		return "looking for the supervisor"
+	case Absent:
+		return "no supervisor is running"
+	case Broken:
+		return "the supervisor can't be understood"
+	}
+	name := "OpenCode"
+	if v.server.Version != "" {
+		name += " " + restart.PlainText(v.server.Version, 20)
+	}
+	words, known := map[string]string{
+		"running": "is running", "starting": "is starting", "stopping": "is stopping", "stopped": "is stopped",
+		"backoff": "ended unexpectedly, and is started again", "failed": "failed, and is not started again",
+		"blocked": "is not started, to keep its sessions suspended",
+	}[v.server.State]
+	if !known {
+		words = "is " + restart.PlainText(v.server.State, 20)
+	}
+	return name + " " + words
+}
+
+func line(key, title string) Item {
+	return Item{Key: key, Title: title, Disabled: true, Hidden: title == ""}
+}
+
+func separator(key string) Item { return Item{Key: key, Separator: true} }
+
+func (v *view) header() []Item {
+	reason, version := "", ""
+	switch {
+	case v.Link == Broken:
+		reason = sentence(v.Fault)
+	case v.Link == Linked && v.server.State != "running":
+		reason = sentence(v.server.Reason)
+	}
+	if other := v.Snapshot.Status.Supervisor.Version; v.Link == Linked && other != v.Version {
+		version = fmt.Sprintf("The supervisor is version %s, this tray %s: restart the older one", restart.PlainText(other, 20), v.Version)
+	}
+	h := v.headline()
+	return []Item{
+		line("state", strings.ToUpper(h[:1])+h[1:]),
+		line("reason", reason),
+		line("version", version),
+		line("message", v.Message),
+		separator("1"),
+	}
+}
+
+func (v *view) pendingItems() []Item {
+	none := line("none", "")
+	switch {
+	case v.Link != Linked:
+		none = line("none", "What is pending is not known")
+	case v.sessions.Unknown:
+		none = line("none", "What is pending can't be read")
+	case len(v.Snapshot.Pending) == 0:
+		none = line("none", "No session is pending")
+	}
+	list := slices.Clone(v.Snapshot.Pending)
+	slices.SortStableFunc(list, func(a, b control.Suspension) int { return -compareTimes(a.SuspendedAt, b.SuspendedAt) })
+	pending := Item{
+		Key: "pending", Title: fmt.Sprintf("Pending (%d)", v.sessions.Pending),
+		Submenu: true, Hidden: v.Link != Linked || len(list) == 0,
+	}
+	if v.sessions.Pending == 0 {
+		pending.Title = fmt.Sprintf("Being resumed (%d)", len(list))
+	}
+	for i, p := range list {
+		if i == inMenu {
+			pending.Items = append(pending.Items, v.more(list[i:]))
+			break
+		}
+		pending.Items = append(pending.Items, v.suspension(p, true))
+	}
+	return []Item{none, pending}
+}
+
+func compareTimes(a, b int64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+// more holds what the menu has no room for, each with less about it.
+func (v *view) more(list []control.Suspension) Item {
+	more := Item{Key: "more", Title: fmt.Sprintf("More (%d)", len(list)), Submenu: true}
+	for i, p := range list {
+		if i == inMore {
+			more.Items = append(more.Items, line("rest", fmt.Sprintf("%d older ones: intermission pending", len(list)-i)))
+			break
+		}
+		more.Items = append(more.Items, v.suspension(p, false))
+	}
+	return more
+}
+
+// suspension is the submenu of a session: what a person sees before consenting, then the acts.
+func (v *view) suspension(p control.Suspension, full bool) Item {
+	title := titleOf(p.Title, p.ID)
+	if p.Directory != "" {
+		title += "  ·  " + shortDir(p.Directory, v.Home)
+	}
+	if age := v.age(p.SuspendedAt); age != "" {
+		title += "  ·  " + age
+	}
+	item := Item{Key: p.ID + "@" + strconv.FormatInt(p.SuspendedAt, 10), Title: title, Submenu: true}
+	say := func(format string, args ...any) {
+		item.Items = append(item.Items, Item{Title: fmt.Sprintf(format, args...), Disabled: true})
+	}
+	say("Suspended %s: %s", v.ago(p.SuspendedAt), causeWords(p.Cause))
+	if p.State == restart.StateUnknown {
+		say("Whether it was resumed can't be known: %s", sentence(orElse(p.Reason, "look at it first")))
+	}
+	if full {
+		v.details(p, say)
+	} else if t := p.LastTool; t != nil && t.Status == "running" {
+		say("%s", toolWords(p))
+	}
+	item.Items = append(item.Items, v.suspensionActs(p)...)
+	return item
+}
+
+func (v *view) details(p control.Suspension, say func(string, ...any)) {
+	if l := p.LastPrompt; l != nil {
+		say("You wrote %s: %s", v.ago(l.At), quote(l.Text))
+	}
+	if p.LastTool != nil {
+		say("%s", toolWords(p))
+	}
+	if p.WaitingFor != "" {
+		say("It waits for a %s", restart.PlainText(p.WaitingFor, 20))
+	}
+	if n := len(p.Children); n > 0 {
+		say("%s under it", count(n, "subagent waits", "subagents wait"))
+	}
+	for i, j := range p.Jobs {
+		if i == maxJobs {
+			say("… and %s", count(len(p.Jobs)-i, "more background job", "more background jobs"))
+			break
+		}
+		say("Background %s, %s: %s", restart.PlainText(j.Kind, 20), restart.PlainText(j.Status, 20), quote(j.Text))
+	}
+	if p.Resumes > 0 {
+		say("Resumed %s before", count(p.Resumes, "time", "times"))
+	}
+}
+
+// toolWords words the last tool. One in flight may have had its effects or not.
+func toolWords(p control.Suspension) string {
+	t := p.LastTool
+	words := fmt.Sprintf("Last tool: %s %s", restart.PlainText(t.Name, 20), quote(t.Input))
+	switch {
+	case t.Status == "running" && p.WaitingFor == "permission":
+		return words + ", not permitted yet"
+	case t.Status == "running":
+		return words + ", outcome unknown"
+	case t.Status == "error":
+		return words + ", failed"
+	}
+	return words
+}
+
+func (v *view) suspensionActs(p control.Suspension) []Item {
+	resume := Action{Verb: Resume, Session: p.ID, At: p.SuspendedAt}
+	dismiss := Action{Verb: Dismiss, Session: p.ID, At: p.SuspendedAt}
+	first := act(resume, "Resume session")
+	no := func(why string) { first = Item{Title: why, Disabled: true} }
+	switch {
+	case v.Under[resume]:
+		no("Resuming…")
+	case p.State == restart.StateResuming:
+		no("Resuming…")
+	case p.State == restart.StateQueued:
+		no("Resumed when others have ended: it waits for its turn")
+	case p.State != restart.StatePending && p.State != restart.StateUnknown:
+		no("Can't be resumed: " + sentence(orElse(p.Reason, string(p.State))))
+	}
+	second := act(dismiss, "Dismiss")
+	if n := len(p.Children); n > 0 {
+		second.Title = "Dismiss, with " + count(n, "subagent", "subagents")
+	}
+	if v.Under[dismiss] || v.Under[resume] || p.State == restart.StateResuming || p.State == restart.StateQueued {
+		second = Item{Title: second.Title, Disabled: true}
+	}
+	return []Item{first, second, act(Action{Verb: CopyID, Session: p.ID}, "Copy session ID"), v.open(p.ID)}
+}
+
+func act(a Action, title string) Item { return Item{Title: title, Action: a} }
+
+func orElse(s, other string) string {
+	if s != "" {
+		return s
+	}
+	return other
+}
+
+func (v *view) open(id string) Item {
+	if !v.running() {
+		return Item{Title: "Open in terminal, when the server runs", Disabled: true}
+	}
+	return act(Action{Verb: Open, Session: id}, "Open in terminal")
+}
+
+func (v *view) activeItems() []Item {
+	n := len(v.sessions.Active)
+	active := Item{Key: "active", Title: fmt.Sprintf("At work (%d)", n), Submenu: true, Hidden: n == 0}
+	for i, w := range v.sessions.Working {
+		if i == maxBusy {
+			active.Items = append(active.Items, line("rest", fmt.Sprintf("and %d more: intermission status", len(v.sessions.Working)-i)))
+			break
+		}
+		active.Items = append(active.Items, v.working(w))
+	}
+	return []Item{active, separator("2")}
+}
+
+func (v *view) working(w control.Working) Item {
+	title := titleOf(w.Title, w.ID)
+	progress := "It is making progress"
+	if silent := v.age(w.ProgressAt); silent != "" {
+		progress = "Last progress " + silent + " ago"
+		title += "  ·  no progress for " + silent
+	}
+	if v.stalled(w) {
+		title = "⚠ " + title
+	}
+	item := Item{Key: w.ID + "@" + strconv.FormatInt(w.StartedAt, 10), Title: title, Submenu: true}
+	for _, text := range []string{shortDir(w.Directory, v.Home), "At work since " + v.since(w.StartedAt), progress} {
+		if text != "" {
+			item.Items = append(item.Items, Item{Title: text, Disabled: true})
+		}
+	}
+	interrupt := Action{Verb: Interrupt, Session: w.ID, At: w.StartedAt}
+	first := act(interrupt, "Interrupt")
+	if v.Under[interrupt] {
+		first = Item{Title: "Interrupting…", Disabled: true}
+	}
+	item.Items = append(item.Items, first, act(Action{Verb: CopyID, Session: w.ID}, "Copy session ID"), v.open(w.ID))
+	return item
+}
+
+// since words a time of today by the clock, another by its day too.
+func (v *view) since(ms int64) string {
+	at := time.UnixMilli(ms).In(v.now.Location())
+	if at.YearDay() == v.now.YearDay() && at.Year() == v.now.Year() {
+		return at.Format("15:04")
+	}
+	return at.Format("2 Jan 15:04")
+}
+
+// stalled says that a session shows no progress for so long that a person should look.
+func (v *view) stalled(w control.Working) bool {
+	at := time.UnixMilli(w.ProgressAt).Add(v.StallAfter)
+	v.until(at)
+	return v.StallAfter > 0 && !v.now.Before(at)
+}
+
+func (v *view) serverItems() []Item {
+	active := slices.Clone(v.sessions.Active)
+	slices.Sort(active)
+	n := len(active)
+	shown := strings.Join(active, " ")
+	up := slices.Contains([]string{"running", "starting", "backoff"}, v.server.State)
+	down := v.Link == Linked && slices.Contains([]string{"stopped", "failed", "blocked", "backoff"}, v.server.State)
+	busy := v.Under[Action{Verb: StartServer}] || v.changing()
+	hide := func(i Item, unless bool) Item {
+		i.Hidden = !unless
+		i.Disabled = busy
+		return i
+	}
+	ask := func(key string, verb Verb, what string) Item {
+		sure := act(Action{Verb: verb, Shown: shown}, fmt.Sprintf("Yes, suspend %s and %s", count(n, "session", "sessions"), string(verb)))
+		return Item{
+			Key: key, Title: fmt.Sprintf("%s: %s", what, count(n, "session will be suspended", "sessions will be suspended")),
+			Submenu: true, Hidden: !up || n == 0 || busy, Items: []Item{sure},
+		}
+	}
+	return []Item{
+		hide(act(Action{Verb: StartServer}, "Start server"), down),
+		hide(act(Action{Verb: StopServer}, "Stop server"), up && n == 0),
+		ask("stop", StopServer, "Stop server"),
+		hide(act(Action{Verb: RestartServer}, "Restart server"), up && n == 0),
+		ask("restart", RestartServer, "Restart server"),
+		{Title: "Start supervisor", Action: Action{Verb: StartSupervisor}, Hidden: v.Link != Absent || !v.Installed, Disabled: v.Under[Action{Verb: StartSupervisor}]},
+		{Title: "Set up: start the supervisor, now and at login", Action: Action{Verb: SetUp}, Hidden: v.Link != Absent || v.Installed || !v.LoginSeen, Disabled: v.Under[Action{Verb: SetUp}]},
+		separator("3"),
+	}
+}
+
+// changing says that a stop or a restart is under way.
+func (v *view) changing() bool {
+	for a := range v.Under {
+		if a.Verb == StopServer || a.Verb == RestartServer {
+			return true
+		}
+	}
+	return false
+}
+
+func (v *view) ownItems() []Item {
+	login := func(verb Verb, on bool) Item {
+		return Item{
+			Title: "Start at login", Action: Action{Verb: verb}, Checkable: true, Checked: on,
+			Hidden: !v.LoginSeen && on || v.LoginSeen && v.Login != on, Disabled: !v.LoginSeen,
+		}
+	}
+	return []Item{
+		act(Action{Verb: OpenLog}, "Open log"),
+		login(LoginOn, false),
+		login(LoginOff, true),
+		separator("4"),
+		act(Action{Verb: Quit}, "Quit tray (the server goes on)"),
+	}
+}

@@ -1,0 +1,344 @@
+package tray
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"intermission/platform"
+	"intermission/restart"
+	"intermission/supervisor/control"
+)
+
+// kind is a kind of notification. Of each at most one is sent in noticePause.
+type kind string
+
+const (
+	kindPending kind = "pending" // sessions wait for consent
+	kindEnded   kind = "ended"   // a session ended at once, failed, or its outcome isn't known
+	kindServer  kind = "server"  // the server gave up
+	kindStalled kind = "stalled" // a session shows no progress
+	kindAct     kind = "act"     // a click didn't do what it said
+)
+
+const (
+	noticePause = 30 * time.Second
+	// settling is how long what is pending isn't told while a server starts: parking
+	// comes first, and one notification should count it all.
+	settling  = 5 * time.Second
+	maxQueued = 100 // of one kind; more are only counted
+	maxNamed  = 3   // sessions that a notification names
+)
+
+// item is one fact to be told.
+type item struct {
+	id   string // session; "" when it is about the server
+	at   int64  // suspension, or start of the execution
+	what string
+	body string // the whole sentence, when it is told alone
+	name string // how it is named among others
+	now  bool   // an answer to a click: quiet hours don't hold it back
+}
+
+// queue is what is to be told of one kind.
+type queue struct {
+	items []item
+	more  int       // how many items there was no room for
+	after time.Time // not before
+}
+
+// notices decides what is told, and when. A value: methods give the next one.
+type notices struct {
+	queues map[kind]queue
+	sent   map[kind]time.Time
+
+	begun  bool
+	since  time.Time         // start of the supervisor that was heard last
+	seq    int64             // of its latest outcome that was seen
+	told   map[string]int64  // pending sessions that were seen, with the suspension's time
+	stalls map[string]string // stalled executions that were told
+	state  string            // of the server
+}
+
+// add queues a fact, unless the same one is queued already.
+func (n notices) add(k kind, i item) notices {
+	q := n.queues[k]
+	same := func(o item) bool { return o.id == i.id && o.at == i.at && o.what == i.what }
+	switch {
+	case slices.ContainsFunc(q.items, same):
+		return n
+	case len(q.items) >= maxQueued:
+		q.more++
+	default:
+		q.items = append(slices.Clone(q.items), i)
+	}
+	return n.with(k, q)
+}
+
+func (n notices) with(k kind, q queue) notices {
+	n.queues = maps.Clone(n.queues)
+	if n.queues == nil {
+		n.queues = map[kind]queue{}
+	}
+	n.queues[k] = q
+	return n
+}
+
+// observe compares a snapshot with what was seen before.
+func (n notices) observe(s State) notices {
+	n = n.observePending(s)
+	n = n.observeOutcomes(s)
+	n = n.observeServer(s)
+	n.begun = true
+	return n
+}
+
+func (n notices) observePending(s State) notices {
+	seen := make(map[string]int64, len(s.Snapshot.Pending))
+	news := false
+	for _, p := range s.Snapshot.Pending {
+		seen[p.ID] = p.SuspendedAt
+		if at, known := n.told[p.ID]; known && at == p.SuspendedAt {
+			continue
+		}
+		news = true
+		n = n.add(kindPending, item{id: p.ID, at: p.SuspendedAt, name: quote(titleOf(p.Title, p.ID))})
+	}
+	n.told = seen
+	if q := n.queues[kindPending]; news && s.Snapshot.Status.Server.State == "starting" {
+		q.after = s.Now.Add(settling)
+		n = n.with(kindPending, q)
+	} else if s.Snapshot.Status.Server.State != "starting" && !q.after.IsZero() {
+		q.after = time.Time{}
+		n = n.with(kindPending, q)
+	}
+	return n
+}
+
+var endings = map[string]string{
+	"ended_at_once": "ended at once: nothing went on",
+	"failed":        "failed",
+	"refused":       "was not resumed, and stays pending",
+	"unknown":       "may go on or not: that can't be known",
+}
+
+func (n notices) observeOutcomes(s State) notices {
+	since := s.Snapshot.Status.Supervisor.Since
+	if !since.Equal(n.since) {
+		n.since, n.seq = since, 0
+	}
+	for _, o := range s.Snapshot.Outcomes {
+		if o.Seq <= n.seq {
+			continue
+		}
+		n.seq = o.Seq
+		if !n.begun {
+			continue // before our time
+		}
+		words, known := endings[o.What]
+		if !known {
+			words = restart.PlainText(o.What, 20)
+		}
+		name := quote(titleOf(o.Title, o.ID))
+		body := name + " " + words
+		if o.Reason != "" {
+			body += ". " + sentence(o.Reason)
+		}
+		n = n.add(kindEnded, item{id: o.ID, at: o.SuspendedAt, what: fmt.Sprint(o.What, o.Seq), body: body, name: name})
+	}
+	return n
+}
+
+func (n notices) observeServer(s State) notices {
+	server := s.Snapshot.Status.Server
+	if gaveUp(server) && server.State != n.state {
+		n = n.add(kindServer, item{what: server.State})
+	}
+	n.state = server.State
+	return n
+}
+
+func gaveUp(s control.ServerStatus) bool { return s.State == "failed" || s.State == "blocked" }
+
+// observeStalls tells once of each session that shows no progress.
+func (n notices) observeStalls(s State) notices {
+	var stalls map[string]string
+	v := view{State: s, clock: clock{now: s.Now}}
+	for _, w := range s.Snapshot.Status.Sessions.Working {
+		if !v.stalled(w) {
+			continue
+		}
+		if stalls == nil {
+			stalls = map[string]string{}
+		}
+		which := fmt.Sprint(w.StartedAt, " ", w.ProgressAt)
+		stalls[w.ID] = which
+		if n.stalls[w.ID] == which {
+			continue
+		}
+		name := quote(titleOf(w.Title, w.ID))
+		body := fmt.Sprintf("%s has shown no progress for %s. It can be interrupted in the menu.", name, v.age(w.ProgressAt))
+		n = n.add(kindStalled, item{id: w.ID, at: w.StartedAt, what: which, body: body, name: name})
+	}
+	n.stalls = stalls
+	return n
+}
+
+// send takes what is due out of the queues.
+func (n notices) send(s State, effects []Effect) (notices, []Effect) {
+	if s.Link == Linked {
+		n = n.observeStalls(s)
+	}
+	if !s.Notify {
+		n.queues = nil
+		return n, effects
+	}
+	s.notices = n
+	for _, k := range slices.Sorted(maps.Keys(n.queues)) {
+		if n.due(s, k).After(s.Now) {
+			continue
+		}
+		q := n.queues[k]
+		n.queues = maps.Clone(n.queues)
+		delete(n.queues, k)
+		notice, still := compose(s, k, q)
+		if !still {
+			continue
+		}
+		n.sent = maps.Clone(n.sent)
+		if n.sent == nil {
+			n.sent = map[kind]time.Time{}
+		}
+		n.sent[k] = s.Now
+		effects = append(effects, Effect{Notice: &notice})
+	}
+	return n, effects
+}
+
+// due is when the queue of a kind may be sent.
+func (n notices) due(s State, k kind) time.Time {
+	q := n.queues[k]
+	due := q.after
+	if last, sent := n.sent[k]; sent && !last.After(s.Now) { // a clock that was set back holds nothing up
+		due = later(due, last.Add(noticePause))
+	}
+	answer := slices.ContainsFunc(q.items, func(i item) bool { return i.now })
+	if !answer {
+		due = later(due, quietUntil(s.Quiet, later(due, s.Now)))
+	}
+	return due
+}
+
+// next is when something in a queue becomes due; zero for never.
+func (n notices) next(s State) time.Time {
+	var next time.Time
+	for k := range n.queues {
+		if due := n.due(s, k); next.IsZero() || due.Before(next) {
+			next = due
+		}
+	}
+	return next
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// quietUntil is when the quiet hours that t lies in end; t itself when it lies in none.
+func quietUntil(hours []QuietHours, t time.Time) time.Time {
+	// Each may end where another has begun. The bound is for hours that cover the day.
+	for range len(hours) + 1 {
+		end := t
+		for _, h := range hours {
+			end = later(end, h.until(t))
+		}
+		if end.Equal(t) {
+			return t
+		}
+		t = end
+	}
+	return t
+}
+
+func (h QuietHours) until(t time.Time) time.Time {
+	minute := t.Hour()*60 + t.Minute()
+	days := 0
+	switch {
+	case h.From <= h.To && (minute < h.From || minute >= h.To):
+		return t
+	case h.From > h.To && minute < h.From && minute >= h.To:
+		return t
+	case h.From > h.To && minute >= h.From:
+		days = 1
+	}
+	return time.Date(t.Year(), t.Month(), t.Day()+days, h.To/60, h.To%60, 0, 0, t.Location())
+}
+
+// compose words what is still true of a queue.
+func compose(s State, k kind, q queue) (notice platform.Notice, still bool) {
+	notice = platform.Notice{Kind: string(k), Title: appTitle}
+	switch k {
+	case kindPending:
+		items := slices.DeleteFunc(slices.Clone(q.items), func(i item) bool { return !s.pending(i) })
+		return wordPending(s, notice, items), len(items) > 0
+	case kindServer:
+		server := s.Snapshot.Status.Server
+		notice.Title, notice.Urgent = "OpenCode is not running", true
+		v := view{State: s, server: server}
+		notice.Body = v.headline() + ". " + sentence(server.Reason)
+		return notice, s.Link == Linked && gaveUp(server)
+	case kindStalled:
+		items := slices.DeleteFunc(slices.Clone(q.items), func(i item) bool { return s.notices.stalls[i.id] != i.what })
+		notice.Title, notice.Body = "No progress", word(items, q.more, "show no progress. They can be interrupted in the menu.")
+		return notice, len(items) > 0
+	case kindEnded:
+		notice.Title, notice.Body = "Not going on", word(q.items, q.more, "ended at once, failed, or were not resumed.")
+	case kindAct:
+		notice.Body = word(q.items, q.more, "were not acted upon.")
+	}
+	return notice, true
+}
+
+// word words one fact in full, and of many the names.
+func word(items []item, more int, many string) string {
+	if len(items) == 1 && more == 0 {
+		return items[0].body
+	}
+	var names []string
+	for _, i := range items {
+		names = append(names, cmp.Or(i.name, restart.PlainText(i.id, maxTitle)))
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	return fmt.Sprintf("%s %s", and(names, maxNamed), many)
+}
+
+// pending says that this very suspension waits for consent.
+func (s State) pending(i item) bool {
+	return slices.ContainsFunc(s.Snapshot.Pending, func(p control.Suspension) bool {
+		return p.ID == i.id && p.SuspendedAt == i.at && p.State != restart.StateQueued && p.State != restart.StateResuming
+	})
+}
+
+// wordPending counts all that is pending, and names what is new.
+func wordPending(s State, notice platform.Notice, items []item) platform.Notice {
+	n := s.Snapshot.Status.Sessions.Pending
+	notice.Title = count(n, "session waits for you", "sessions wait for you")
+	notice.Body = "Nothing was resumed."
+	var names []string
+	for _, i := range items {
+		names = append(names, i.name)
+	}
+	switch {
+	case len(items) < n:
+		notice.Body = fmt.Sprintf("New: %s. Nothing was resumed.", and(names, maxNamed))
+	case n <= maxNamed:
+		notice.Body = fmt.Sprintf("%s. Nothing was resumed.", and(names, maxNamed))
+	}
+	return notice
+}

@@ -1,0 +1,185 @@
+package tray
+
+import (
+	"testing"
+	"time"
+
+	"intermission/supervisor/control"
+)
+
+func outcomes(snap control.Snapshot, list ...control.Outcome) control.Snapshot {
+	snap.Outcomes = list
+	return snap
+}
+
+func TestOneNoticeAtStartup(t *testing.T) {
+	t.Parallel()
+	s := told()
+	snap := with(running(), many(2)...)
+	s.sees(snap)
+	s.sees(snap)
+	s.passes(time.Hour)
+	s.wantNotices(t, "pending 2 sessions wait for you: “Session 0” and “Session 1”. Nothing was resumed.")
+
+	s = told()
+	s.sees(with(running(), many(50)...))
+	s.wantNotices(t, "pending 50 sessions wait for you: Nothing was resumed.")
+
+	s = told()
+	s.sees(running())
+	s.passes(24 * time.Hour)
+	s.wantNotices(t)
+}
+
+// TestNoticeWaitsForTheStart: what is parked while the server starts is told
+// together with what was pending before.
+func TestNoticeWaitsForTheStart(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.sees(at(with(running(), many(1)...), "starting", ""))
+	s.passes(time.Second)
+	s.sees(at(with(running(), many(3)...), "starting", ""))
+	s.wantNotices(t)
+	s.sees(with(running(), many(3)...))
+	s.passes(time.Hour)
+	s.wantNotices(t, "pending 3 sessions wait for you: “Session 0”, “Session 1” and “Session 2”. Nothing was resumed.")
+
+	s = told() // one that doesn't come up
+	s.sees(at(with(running(), many(1)...), "starting", ""))
+	s.passes(settling)
+	s.wantNotices(t, "pending 1 session waits for you: “Session 0”. Nothing was resumed.")
+}
+
+func TestNoticesAreCoalesced(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.sees(running())
+	for n := 1; n <= 5; n++ {
+		s.sees(with(running(), many(20)[:n]...))
+		s.passes(time.Second)
+	}
+	s.wantNotices(t, "pending 1 session waits for you: “Session 0”. Nothing was resumed.")
+	s.passes(noticePause)
+	s.wantNotices(t, "pending 5 sessions wait for you: New: “Session 1”, “Session 2”, “Session 3” and 1 more. Nothing was resumed.")
+	// What was decided meanwhile isn't told.
+	s.sees(with(running(), many(20)[:6]...))
+	s.sees(with(running(), many(20)[:5]...))
+	s.passes(time.Hour)
+	s.wantNotices(t)
+	// A suspension anew is news.
+	again := many(20)[:5]
+	again[0].SuspendedAt++
+	s.sees(with(running(), again...))
+	s.wantNotices(t, "pending 5 sessions wait for you: New: “Session 0”. Nothing was resumed.")
+}
+
+func TestQuietHours(t *testing.T) {
+	t.Parallel()
+	night := []QuietHours{{22 * 60, 7 * 60}}
+	s := told()
+	s.state.Quiet = night
+	s.state.Now = time.Date(2026, 11, 30, 23, 0, 0, 0, time.UTC)
+	s.sees(with(running(), many(2)...))
+	s.sees(outcomes(with(running(), many(2)...), control.Outcome{Seq: 1, ID: "ses_z", Title: "Z", What: "failed", Reason: "no money"}))
+	s.passes(7*time.Hour + 59*time.Minute)
+	s.wantNotices(t)
+	s.passes(2 * time.Minute)
+	s.wantNotices(t, "ended Not going on: “Z” failed. no money", "pending 2 sessions wait for you: “Session 0” and “Session 1”. Nothing was resumed.")
+
+	for _, tt := range []struct{ at, until string }{
+		{"21:59", "21:59"}, {"22:00", "07:00"}, {"00:00", "07:00"}, {"06:59", "07:00"}, {"07:00", "07:00"}, {"12:30", "14:00"},
+	} {
+		from, err := time.Parse("15:04", tt.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		hours := append(night, QuietHours{12 * 60, 13 * 60}, QuietHours{13 * 60, 14 * 60})
+		if got := quietUntil(hours, from).Format("15:04"); got != tt.until {
+			t.Errorf("%s: quiet until %s, want %s", tt.at, got, tt.until)
+		}
+	}
+}
+
+func TestNoticesSwitchedOff(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.state.Notify = false
+	s.sees(with(running(), many(2)...))
+	s.sees(at(running(), "failed", "x"))
+	s.passes(time.Hour)
+	s.wantNotices(t)
+}
+
+func TestOutcomesAreToldOnce(t *testing.T) {
+	t.Parallel()
+	since := noon.Add(-time.Hour)
+	snap := running()
+	snap.Status.Supervisor.Since = since
+	one := control.Outcome{Seq: 1, ID: "ses_a", Title: "A", What: "ended_at_once"}
+	two := control.Outcome{Seq: 2, ID: "ses_b", Title: "<b>B</b>\n", What: "failed", Reason: "the provider says no"}
+	three := control.Outcome{Seq: 3, ID: "ses_c", What: "unknown", Reason: "the server ended"}
+	s := told()
+	s.sees(outcomes(snap, one)) // before our time
+	s.wantNotices(t)
+	s.sees(outcomes(snap, one, two))
+	s.sees(outcomes(snap, one, two))
+	s.wantNotices(t, "ended Not going on: “<b>B</b>” failed. the provider says no")
+	s.sees(outcomes(snap, two, three))
+	s.passes(noticePause)
+	s.wantNotices(t, "ended Not going on: “ses_c” may go on or not: that can't be known. the server ended")
+	// Another supervisor counts from 1 again.
+	s.do(Input{Lost: &Loss{Absent: true}})
+	snap.Status.Supervisor.Since = noon
+	s.passes(noticePause)
+	s.sees(outcomes(snap, one, two))
+	s.wantNotices(t, "ended Not going on: “<b>B</b>” and “A” ended at once, failed, or were not resumed.")
+}
+
+func TestGivingUpIsTold(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.sees(running())
+	s.sees(at(running(), "backoff", "died"))
+	s.sees(at(running(), "failed", "5 deaths in 5 minutes"))
+	s.sees(at(running(), "failed", "5 deaths in 5 minutes"))
+	s.wantNotices(t, "server OpenCode is not running: OpenCode 1.18.33 failed, and is not started again. 5 deaths in 5 minutes")
+	s.passes(time.Hour)
+	s.wantNotices(t)
+	// It recovered before the pause was over: nothing to tell any more.
+	s.sees(at(running(), "blocked", "disk full"))
+	s.wantNotices(t, "server OpenCode is not running: OpenCode 1.18.33 is not started, to keep its sessions suspended. disk full")
+	s.sees(running())
+	s.sees(at(running(), "blocked", "disk full"))
+	s.sees(running())
+	s.passes(time.Hour)
+	s.wantNotices(t)
+}
+
+func TestStallIsToldOnce(t *testing.T) {
+	t.Parallel()
+	w := control.Working{ID: "ses_w", Title: "Wait", StartedAt: ago(time.Hour), ProgressAt: ago(time.Minute)}
+	s := told()
+	s.sees(working(running(), w))
+	s.passes(28*time.Minute + 59*time.Second)
+	s.wantNotices(t)
+	s.passes(time.Second)
+	s.wantNotices(t, "stalled No progress: “Wait” has shown no progress for 30 min. It can be interrupted in the menu.")
+	s.passes(5 * time.Hour)
+	s.wantNotices(t)
+	w.ProgressAt = s.state.Now.UnixMilli() // it moves, and then hangs again
+	s.sees(working(running(), w))
+	s.passes(31 * time.Minute)
+	s.wantNotices(t, "stalled No progress: “Wait” has shown no progress for 30 min. It can be interrupted in the menu.")
+}
+
+// TestClockSetBack: nothing is held up for a year, nor told twice.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.state.Now = noon.AddDate(1, 0, 0)
+	s.sees(with(running(), many(2)[:1]...))
+	s.state.Now = noon
+	s.sees(with(running(), many(2)...))
+	s.passes(time.Minute)
+	s.wantNotices(t, "pending 1 session waits for you: “Session 0”. Nothing was resumed.", "pending 2 sessions wait for you: New: “Session 1”. Nothing was resumed.")
+}

@@ -1,0 +1,113 @@
+package tray
+
+import "intermission/assets"
+
+// surface is a tray that can be drawn on. Elements of a parent stand in the order
+// in which they were added; there is no insertion.
+type surface interface {
+	setIcon(assets.Icon)
+	setTitle(string)
+	setTooltip(string)
+	// add appends an item below parent, nil for the menu itself. Its title and marks
+	// are the item's; what it holds is added by further calls.
+	add(parent element, i Item) element
+}
+
+// element is one item on a surface.
+type element interface {
+	setTitle(string)
+	setDisabled(bool)
+	setChecked(bool)
+	setHidden(bool)
+	// remove takes the element away, which holds nothing any more.
+	remove()
+}
+
+// renderer keeps a surface showing a menu, and touches it only where the menu
+// has changed. Hosts keep submenus that they have shown, and a click may be on its
+// way while the menu changes; so an element is given another title or mark, but
+// never another action or session: these get a new element, and so does what
+// stands behind them, since there is no insertion.
+type renderer struct {
+	surface surface
+	drawn   bool
+	menu    Menu // as it was drawn; its Items are below root
+	root    drawing
+}
+
+// drawing is an item as it was drawn.
+type drawing struct {
+	item     Item
+	element  element
+	children []*drawing
+}
+
+// draw makes the surface show m.
+func (r *renderer) draw(m Menu) {
+	if !r.drawn || r.menu.Icon != m.Icon {
+		r.surface.setIcon(m.Icon)
+	}
+	if !r.drawn || r.menu.Title != m.Title {
+		r.surface.setTitle(m.Title)
+	}
+	if !r.drawn || r.menu.Tooltip != m.Tooltip {
+		r.surface.setTooltip(m.Tooltip)
+	}
+	r.sync(&r.root, m.Items)
+	r.menu, r.drawn = m, true
+}
+
+// forget makes the next draw set icon, title and tooltip again.
+func (r *renderer) forget() { r.drawn = false }
+
+func (r *renderer) sync(parent *drawing, want []Item) {
+	keep := 0
+	for keep < len(parent.children) && keep < len(want) && sameItem(parent.children[keep].item, want[keep]) {
+		keep++
+	}
+	for len(parent.children) > keep {
+		last := len(parent.children) - 1
+		r.erase(parent.children[last])
+		parent.children[last] = nil
+		parent.children = parent.children[:last]
+	}
+	for i, w := range want {
+		if i >= keep {
+			d := &drawing{item: w, element: r.surface.add(parent.element, w)}
+			parent.children = append(parent.children, d)
+		}
+		d := parent.children[i]
+		d.update(w)
+		r.sync(d, w.Items)
+	}
+}
+
+// sameItem says that an element drawn for a may show b.
+func sameItem(a, b Item) bool {
+	return a.Key == b.Key && a.Action == b.Action && a.Separator == b.Separator && a.Submenu == b.Submenu && a.Checkable == b.Checkable
+}
+
+func (d *drawing) update(w Item) {
+	if d.item.Title != w.Title {
+		d.element.setTitle(w.Title)
+	}
+	if d.item.Disabled != w.Disabled {
+		d.element.setDisabled(w.Disabled)
+	}
+	if d.item.Checked != w.Checked {
+		d.element.setChecked(w.Checked)
+	}
+	if d.item.Hidden != w.Hidden {
+		d.element.setHidden(w.Hidden)
+	}
+	d.item = w
+}
+
+// erase removes a drawing, first what it holds: a removed item's children would
+// turn up elsewhere.
+func (r *renderer) erase(d *drawing) {
+	for i := len(d.children) - 1; i >= 0; i-- {
+		r.erase(d.children[i])
+	}
+	d.element.remove()
+}

@@ -1,0 +1,287 @@
+// Package tray is the desktop half of Intermission: a menu of what is pending and
+// at work, and notifications. It knows the supervisor only through its local API,
+// and every act of it is also a command.
+//
+//	supervisor ── events ──▶ link ──┐
+//	a click ── Action ──────────────┤             ┌──▶ Model ──▶ renderer ──▶ systray
+//	an act has ended ── Done ───────┼──▶ Reduce ──┤
+//	the system's entry changed ─────┤   (State)   ├──▶ actor: API, terminal, clipboard
+//	a timer ────────────────────────┘             └──▶ notifier
+//
+// Reduce (state.go) and Model (model.go) are pure, and so is what decides about
+// notifications (notices.go). The loop of this file is their only edge: it hands
+// them inputs, one at a time, and performs the effects. There is no timer but for
+// the next moment at which a text would be out of date or a notification is due.
+//
+// What a click means can't change under it: an element carries an Action (session
+// and time of its suspension) from its making to its removal, and Reduce acts only
+// if the menu of the newest state still offers that very action.
+package tray
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"intermission/assets"
+	"intermission/platform"
+)
+
+// Config is what Run needs of its surroundings.
+type Config struct {
+	Options
+	Paths platform.Paths
+	Self  string // absolute path of this program
+	Log   *slog.Logger
+}
+
+// AlreadyRunningError says that this desktop session has a tray.
+type AlreadyRunningError struct{}
+
+func (AlreadyRunningError) Error() string {
+	return "the tray is running already in this desktop session"
+}
+
+// Entry is the system's entry that starts the tray of program self at login.
+func Entry(self string) platform.Autostart {
+	return platform.Autostart{Name: "intermission-tray", Title: "Intermission", Comment: "Shows which AI sessions wait for your consent", Argv: []string{self, "tray"}}
+}
+
+// supervisorEntry starts the supervisor at login.
+func supervisorEntry(self string) platform.Autostart {
+	return platform.Autostart{Name: "intermission", Title: "Intermission supervisor", Comment: "Keeps the OpenCode server running", Argv: []string{self, "run"}}
+}
+
+// Run shows the tray until ctx ends, its user quits it, or the desktop session
+// ends. It must be called on the main goroutine. It fails with platform.ErrNoDesktop
+// where there is none, and with AlreadyRunningError beside another tray.
+func Run(ctx context.Context, c Config) error {
+	for _, dir := range []string{c.Paths.State, c.Paths.Log, c.Paths.Runtime} {
+		if err := platform.EnsurePrivateDir(dir); err != nil {
+			return err
+		}
+	}
+	desktop, err := platform.OpenDesktop(ctx, c.Log)
+	if err != nil {
+		return fmt.Errorf("%w; start the tray in one, or do without it: intermission pending", err)
+	}
+	defer desktop.Close()
+	lock, err := platform.TryLock(filepath.Join(c.Paths.Runtime, "tray-"+desktop.Key+".lock"))
+	if errors.Is(err, platform.ErrLocked) {
+		return AlreadyRunningError{}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot take the tray's lock: %w", err)
+	}
+	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
+
+	ctx, cancel := context.WithCancel(ctx)
+	t := &tray{
+		Config: c, ctx: ctx, end: cancel,
+		inputs:  make(chan Input),
+		notices: make(chan platform.Notice, 16),
+		state:   State{Options: c.Options, Now: time.Now()},
+		actor:   actor{paths: c.Paths, self: c.Self, login: Entry(c.Self), supervisor: supervisorEntry(c.Self)},
+	}
+	err = t.run(desktop)
+	cancel()
+	t.workers.Wait()
+	return err
+}
+
+// tray is the loop and what it holds.
+type tray struct {
+	Config
+	ctx     context.Context
+	end     context.CancelFunc
+	inputs  chan Input
+	notices chan platform.Notice
+	workers sync.WaitGroup
+	actor   actor
+	desk    *desktopTray
+
+	// These belong to the loop.
+	state    State
+	renderer renderer
+	timer    *time.Timer
+}
+
+// firstWord is how long the supervisor is waited for, so that the icon is right from the start.
+const firstWord = 200 * time.Millisecond
+
+func (t *tray) run(desktop *platform.Desktop) error {
+	// systray writes what happens to it on the standard logger.
+	log.SetFlags(0)
+	log.SetOutput(slog.NewLogLogger(t.Log.Handler(), slog.LevelDebug).Writer())
+	desk, err := newTray(func(a Action) { t.tell(Input{Click: &a}) })
+	if err != nil {
+		return err
+	}
+	t.desk, t.renderer.surface = desk, desk
+	t.timer = time.NewTimer(0)
+	defer t.timer.Stop()
+
+	t.watchEntries()
+	listener := &link{paths: t.Paths, log: t.Log, tell: t.tell}
+	t.workers.Go(func() {
+		if err := listener.run(t.ctx); err != nil {
+			t.Log.Error("the tray will not see a supervisor", "error", err)
+			t.tell(Input{Lost: &Loss{Reason: err.Error()}})
+		}
+	})
+	t.workers.Go(t.notify)
+	t.workers.Go(func() {
+		select {
+		case <-desktop.Done():
+			t.Log.Info("the desktop session has ended")
+			t.end()
+		case <-t.ctx.Done():
+		}
+		desk.quit()
+	})
+	t.workers.Go(func() { desktop.KeepRegistered(t.ctx, fmt.Sprintf("org.kde.StatusNotifierItem-%d-1", os.Getpid())) })
+
+	t.awaitFirst()
+	menu, _ := Model(t.state)
+	return desk.run(menu, func() {
+		t.draw()
+		t.workers.Go(t.loop)
+	})
+}
+
+// tell hands an input to the loop, unless the tray ends.
+func (t *tray) tell(in Input) {
+	in.At = time.Now()
+	select {
+	case t.inputs <- in:
+	case <-t.ctx.Done():
+	}
+}
+
+// awaitFirst reduces what comes before there is a menu, until it is known whether
+// there is a supervisor.
+func (t *tray) awaitFirst() {
+	late := time.After(firstWord)
+	for t.state.Link == Connecting {
+		select {
+		case in := <-t.inputs:
+			t.reduce(in)
+		case <-late:
+			return
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+// settled is when the tray surely has its connection to the desktop.
+const settled = time.Second
+
+func (t *tray) loop() {
+	// Icon and title that change while systray connects are lost.
+	again := time.After(settled)
+	for {
+		select {
+		case in := <-t.inputs:
+			t.reduce(in)
+		case <-t.timer.C:
+			t.reduce(Input{At: time.Now()})
+		case <-t.desk.opened():
+			t.reduce(Input{At: time.Now()}) // ages: the machine may have slept
+		case <-again:
+			t.renderer.forget()
+		case <-t.ctx.Done():
+			return
+		}
+		t.draw()
+	}
+}
+
+func (t *tray) reduce(in Input) {
+	var effects []Effect
+	t.state, effects = Reduce(t.state, in)
+	for _, e := range effects {
+		t.perform(e)
+	}
+}
+
+// draw shows the state, and sets the timer for when it looks different by itself.
+func (t *tray) draw() {
+	menu, next := Model(t.state)
+	t.renderer.draw(menu)
+	if due := t.state.notices.next(t.state); next.IsZero() || !due.IsZero() && due.Before(next) {
+		next = due
+	}
+	t.timer.Stop()
+	if !next.IsZero() {
+		t.timer.Reset(max(time.Until(next), 0))
+	}
+}
+
+func (t *tray) perform(e Effect) {
+	switch {
+	case e.Notice != nil:
+		select {
+		case t.notices <- *e.Notice:
+		default:
+			t.Log.Warn("a notification is left out: the desktop takes none", "title", e.Notice.Title)
+		}
+	case e.Do.Verb == Quit:
+		t.end()
+	default:
+		act := *e.Do
+		t.workers.Go(func() {
+			done := t.actor.do(t.ctx, act)
+			t.Log.Info("clicked", "act", act.Verb, "session", act.Session, "outcome", done.Outcome, "reason", done.Reason)
+			t.tell(Input{Done: &done})
+		})
+	}
+}
+
+// notify sends notifications, aside: a desktop may take its time for each.
+func (t *tray) notify() {
+	n := platform.NewNotifier(assets.Logo(), t.Log)
+	defer n.Close()
+	for {
+		select {
+		case notice := <-t.notices:
+			if err := n.Send(t.ctx, notice); err != nil && t.ctx.Err() == nil {
+				t.Log.Warn("a notification was not shown", "title", notice.Title, "error", err)
+			}
+		case of := <-n.Show():
+			if err := t.actor.show(kind(of)); err != nil {
+				t.Log.Warn("what a notification told of can't be shown", "error", err)
+			}
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+// watchEntries tells what the system starts at login, now and whenever that changes.
+func (t *tray) watchEntries() {
+	look := func() {
+		login, err := t.actor.login.Enabled()
+		if err != nil {
+			t.Log.Warn("whether the tray starts at login is not known", "error", err)
+			return
+		}
+		installed, err := t.actor.supervisor.Enabled()
+		if err != nil {
+			t.Log.Warn("whether a supervisor is set up is not known", "error", err)
+		}
+		t.tell(Input{Entries: &Entries{Login: login, Installed: installed}})
+	}
+	t.workers.Go(look)
+	for _, entry := range []platform.Autostart{t.actor.login, t.actor.supervisor} {
+		if err := entry.Watch(t.ctx, look); err != nil {
+			t.Log.Warn("changes of what starts at login won't be seen", "error", err)
+		}
+	}
+}
