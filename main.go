@@ -25,7 +25,6 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
-	"intermission/assets"
 	"intermission/platform"
 	"intermission/supervisor"
 	"intermission/supervisor/control"
@@ -242,7 +241,7 @@ func (c *trayCommand) Run(s *surroundings) error {
 		return fmt.Errorf("cannot find this program itself: %w", err)
 	}
 	if c.Autostart != "" {
-		return c.switchAutostart(s, tray.Entry(self))
+		return c.switchAutostart(s, self)
 	}
 	paths, config, log, err := s.settle("tray.log")
 	if err != nil {
@@ -267,20 +266,16 @@ func (c *trayCommand) Run(s *surroundings) error {
 	return err
 }
 
-func (c *trayCommand) switchAutostart(s *surroundings, entry platform.Autostart) error {
-	if c.Autostart == "off" {
-		if err := entry.Disable(); err != nil {
-			return err
-		}
-		return s.print(map[string]bool{"autostart": false}, "The tray is not started at login any more.\n")
-	}
-	if err := entry.Enable(); err != nil {
+func (c *trayCommand) switchAutostart(s *surroundings, self string) error {
+	on := c.Autostart == "on"
+	if err := tray.StartAtLogin(self, on); err != nil {
 		return err
 	}
-	if err := entry.InstallDesktopEntry(assets.LogoSVG()); err != nil {
-		return err
+	text := "The tray is not started at login any more.\n"
+	if on {
+		text = "The tray is started at login. To start it now: intermission tray\n"
 	}
-	return s.print(map[string]bool{"autostart": true}, "The tray is started at login. To start it now: intermission tray\n")
+	return s.print(map[string]bool{"autostart": on}, text)
 }
 
 // serverCommand is each command that one call answers with the status.

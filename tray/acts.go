@@ -16,10 +16,8 @@ import (
 
 // actor carries out what was clicked.
 type actor struct {
-	paths      platform.Paths
-	self       string             // this program
-	login      platform.Autostart // the tray's entry
-	supervisor platform.Autostart // the supervisor's, as long as there is no service
+	paths platform.Paths
+	self  string // this program
 }
 
 // do carries out an act, and tells what came of it.
@@ -51,12 +49,10 @@ func (a *actor) do(ctx context.Context, act Action) Done {
 		err = platform.OpenTerminal([]string{a.self, "open", act.Session}, "")
 	case OpenLog:
 		err = a.openLog()
-	case LoginOn:
-		err = a.login.Enable()
-	case LoginOff:
-		err = a.login.Disable()
+	case LoginOn, LoginOff:
+		err = StartAtLogin(a.self, act.Verb == LoginOn)
 	case SetUp:
-		if err = a.supervisor.Enable(); err == nil {
+		if err = supervisorEntry(a.self).Enable(); err == nil {
 			err = a.supervise(ctx)
 		}
 	case StartSupervisor:

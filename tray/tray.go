@@ -48,8 +48,20 @@ func (AlreadyRunningError) Error() string {
 	return "the tray is running already in this desktop session"
 }
 
-// Entry is the system's entry that starts the tray of program self at login.
-func Entry(self string) platform.Autostart {
+// StartAtLogin switches the start of the tray at login on or off, for the program
+// self (an absolute path). On puts the tray into the applications menu too.
+func StartAtLogin(self string, on bool) error {
+	if !on {
+		return trayEntry(self).Disable()
+	}
+	if err := trayEntry(self).Enable(); err != nil {
+		return err
+	}
+	return trayEntry(self).InstallDesktopEntry(assets.LogoSVG())
+}
+
+// trayEntry starts the tray at login.
+func trayEntry(self string) platform.Autostart {
 	return platform.Autostart{Name: "intermission-tray", Title: "Intermission", Comment: "Shows which AI sessions wait for your consent", Argv: []string{self, "tray"}}
 }
 
@@ -87,7 +99,7 @@ func Run(ctx context.Context, c Config) error {
 		inputs:  make(chan Input),
 		notices: make(chan platform.Notice, 16),
 		state:   State{Options: c.Options, Now: time.Now()},
-		actor:   actor{paths: c.Paths, self: c.Self, login: Entry(c.Self), supervisor: supervisorEntry(c.Self)},
+		actor:   actor{paths: c.Paths, self: c.Self},
 	}
 	err = t.run(desktop)
 	cancel()
@@ -266,20 +278,21 @@ func (t *tray) notify() {
 
 // watchEntries tells what the system starts at login, now and whenever that changes.
 func (t *tray) watchEntries() {
+	tray, supervisor := trayEntry(t.Self), supervisorEntry(t.Self)
 	look := func() {
-		login, err := t.actor.login.Enabled()
+		login, err := tray.Enabled()
 		if err != nil {
 			t.Log.Warn("whether the tray starts at login is not known", "error", err)
 			return
 		}
-		installed, err := t.actor.supervisor.Enabled()
+		installed, err := supervisor.Enabled()
 		if err != nil {
 			t.Log.Warn("whether a supervisor is set up is not known", "error", err)
 		}
 		t.tell(Input{Entries: &Entries{Login: login, Installed: installed}})
 	}
 	t.workers.Go(look)
-	for _, entry := range []platform.Autostart{t.actor.login, t.actor.supervisor} {
+	for _, entry := range []platform.Autostart{tray, supervisor} {
 		if err := entry.Watch(t.ctx, look); err != nil {
 			t.Log.Warn("changes of what starts at login won't be seen", "error", err)
 		}
