@@ -55,5 +55,5 @@ func (d *Desktop) Close() { d.close() }
 // otherwise it's done here. A host that hangs is not waited for; it is looked at anew when it
 // answers. Only Linux has something to watch.
 func (d *Desktop) KeepRegistered(ctx context.Context, item string) {
-	d.keepRegistered(ctx, item, hostSettles)
+	d.keepRegistered(ctx, item, hostSettles, hostPatience)
 }

@@ -21,4 +21,4 @@ func openDesktop(_ context.Context, log *slog.Logger) (*Desktop, error) {
 
 func (d *Desktop) close() {}
 
-func (d *Desktop) keepRegistered(ctx context.Context, _ string, _ time.Duration) { <-ctx.Done() }
+func (d *Desktop) keepRegistered(ctx context.Context, _ string, _, _ time.Duration) { <-ctx.Done() }

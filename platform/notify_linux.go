@@ -116,8 +116,16 @@ func (n *Notifier) connect(ctx context.Context) (*noticeBus, error) {
 	}
 	n.bus = b
 	n.ending.Go(func() {
-		for s := range signals { // closed with the connection
-			n.hear(b, s)
+		for {
+			select {
+			case s, ok := <-signals:
+				if !ok {
+					return
+				}
+				n.hear(b, s)
+			case <-b.Context().Done(): // signals isn't closed where the connection had gone before
+				return
+			}
 		}
 	})
 	return b, nil
