@@ -70,7 +70,11 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
 		}
 		active = slices.Concat(active, s.roster.ids(), claims)
 	}
-	if err := ledger.Suspend(context.WithoutCancel(ctx), active, asked); err != nil {
+	c.aborts.Lock()
+	active = slices.DeleteFunc(active, func(id string) bool { return s.isAborted(c, id) })
+	err = ledger.Suspend(context.WithoutCancel(ctx), active, asked)
+	c.aborts.Unlock()
+	if err != nil {
 		s.Log.Error("what is active could not be written to the ledger", "error", err)
 	}
 	if err := ledger.SetWaiting(context.WithoutCancel(ctx), s.waiting(ctx, c, active)); err != nil {

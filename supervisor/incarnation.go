@@ -35,9 +35,13 @@ type incarnation struct {
 	shield atomic.Pointer[platform.ServerLock]
 	behind atomic.Bool                         // the ledger has missed an event
 	tree   atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
-	// aborted holds the sessions whose execution was interrupted through us: their end
-	// is their user's doing, also when it comes while the server is being stopped.
-	aborted sync.Map
+
+	// aborts is of what follows, and held while an event is taken in and while what is
+	// active is suspended, so that an interrupt comes wholly before or after.
+	aborts sync.Mutex
+	// aborted holds the executions (session → startedAt) that were interrupted through
+	// us: they ended by their user's doing, also while the server is being stopped.
+	aborted map[string]int64
 }
 
 // remember notes the processes of an adopted server while it lives: what it
@@ -86,7 +90,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	c := &incarnation{
 		record: r, start: st, seq: seq,
 		client: opencode.Connect(r.Incarnation), guard: g,
-		gone: make(chan struct{}), done: make(chan struct{}),
+		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]int64{},
 	}
 	if c.guard == nil {
 		c.guard = s.guardOf(r, c.gone)
@@ -161,15 +165,20 @@ func (c *incarnation) await(ctx context.Context, gone <-chan struct{}) {
 // listen keeps the claims by the server's events, and what was missed by asking again.
 func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 	ledger, resumer := s.book()
-	handle := func(e restart.Event) {
-		failed := s.failure(ctx, ledger, e)
-		e = c.judge(e)
+	take := func(e restart.Event) {
+		c.aborts.Lock()
+		defer c.aborts.Unlock()
+		e = s.judge(c, e)
 		if err := ledger.Apply(ctx, e); err != nil && ctx.Err() == nil {
 			s.Log.Error("an event could not be written to the ledger", "session", e.Session, "event", e.Kind, "error", err)
 			c.behind.Store(true)
 		}
 		resumer.Observe(e)
 		s.roster.observe(e)
+	}
+	handle := func(e restart.Event) {
+		failed := s.failure(ctx, ledger, e)
+		take(e)
 		if failed != nil {
 			s.noteOutcome(*failed)
 		}
@@ -193,16 +202,21 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 }
 
 // judge tells whose doing the end of a turn is. v1 ends its turns at our dispose
-// with the same mark as at a user's abort.
-func (c *incarnation) judge(e restart.Event) restart.Event {
-	if e.Kind == restart.EventProgress {
-		return e
-	}
-	_, aborted := c.aborted.LoadAndDelete(e.Session)
-	if e.Kind == restart.EventInterrupted && c.guard.stopping.Load() && c.Generation == opencode.V1 && !aborted {
+// with the same mark as at a user's abort. c.aborts is held.
+func (s *supervisor) judge(c *incarnation, e restart.Event) restart.Event {
+	switch {
+	case e.Kind == restart.EventStarted:
+		delete(c.aborted, e.Session)
+	case e.Kind == restart.EventInterrupted && c.guard.stopping.Load() && c.Generation == opencode.V1 && !s.isAborted(c, e.Session):
 		e.Kind = restart.EventShutdown
 	}
 	return e
+}
+
+// isAborted tells whether the session's newest execution was interrupted through us. c.aborts is held.
+func (s *supervisor) isAborted(c *incarnation, id string) bool {
+	at, ok := c.aborted[id]
+	return ok && at == s.roster.newest(id)
 }
 
 // rememberAfter is how long after an event of an adopted server its processes are
@@ -276,6 +290,9 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	if err := ledger.Resync(ctx, active, asked.UnixMilli()); err != nil {
 		return err
 	}
+	c.aborts.Lock()
+	clear(c.aborted) // others may execute by now than those that were interrupted
+	c.aborts.Unlock()
 	s.roster.resync(active, asked)
 	return ledger.Reconcile(ctx, s.database)
 }

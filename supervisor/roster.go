@@ -191,6 +191,13 @@ func idsOf(list []control.Working) []string {
 	return ids
 }
 
+// newest gives the name of the session's execution, or of its last one; 0 when none is known.
+func (r *roster) newest(id string) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.past[id].started
+}
+
 // started gives the name of the session's execution, 0 when it doesn't work.
 func (r *roster) started(id string) int64 {
 	r.mu.Lock()

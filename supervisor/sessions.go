@@ -23,20 +23,42 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 	s.mu.Lock()
 	c := s.current
 	s.mu.Unlock()
-	started := s.roster.started(id)
-	switch {
-	case c == nil || c.over() || started == 0:
+	if c == nil || c.over() {
 		return control.Interrupted{}, notAtWork(id)
-	case at != 0 && at != started:
-		return control.Interrupted{}, &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that work of %s has ended, and another has begun since; see: intermission status", id)}
 	}
-	c.aborted.Store(id, true)
-	if err := c.client.Interrupt(ctx, id); err != nil {
-		c.aborted.Delete(id) // perhaps it never arrived, and then a stop is what ends it
+	if err := s.markAborted(c, id, at); err != nil {
+		return control.Interrupted{}, err
+	}
+	err = c.client.Interrupt(ctx, id)
+	if err == nil && c.Generation == opencode.V1 && c.guard.stopping.Load() {
+		// It may be suspended already, and the event of its end be lost with the server.
+		ledger, _ := s.book()
+		err = ledger.Apply(ctx, restart.Event{Kind: restart.EventInterrupted, Session: id})
+	}
+	if err != nil {
+		c.aborts.Lock()
+		delete(c.aborted, id) // perhaps it never arrived, and then a stop is what ends it
+		c.aborts.Unlock()
 		return control.Interrupted{}, fmt.Errorf("cannot interrupt %s: %w", id, err)
 	}
 	s.Log.Info("interrupted by its user", "session", id)
 	return control.Interrupted{ID: id}, nil
+}
+
+// markAborted notes, before it is done, that the session's execution at is
+// interrupted by its user; 0 is the one that runs now.
+func (s *supervisor) markAborted(c *incarnation, id string, at int64) error {
+	c.aborts.Lock()
+	defer c.aborts.Unlock()
+	started := s.roster.started(id)
+	switch {
+	case started == 0:
+		return notAtWork(id)
+	case at != 0 && at != started:
+		return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that work of %s has ended, and another has begun since; see: intermission status", id)}
+	}
+	c.aborted[id] = started
+	return nil
 }
 
 func notAtWork(id string) error {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -149,21 +150,32 @@ func TestAttach(t *testing.T) {
 // abort. One that its user has interrupted is no suspension all the same.
 func TestAnInterruptDuringTheStopOfV1IsItsUsers(t *testing.T) {
 	t.Parallel()
-	for name, aborted := range map[string]bool{"interrupted": true, "ended by the stop": false} {
-		c := &incarnation{record: record{Incarnation: opencode.Incarnation{Generation: opencode.V1}}, guard: &guard{}}
-		c.guard.stopping.Store(true)
-		if aborted {
-			c.aborted.Store("ses_1", true)
-		}
-		want := restart.EventShutdown
-		if aborted {
-			want = restart.EventInterrupted
-		}
-		if got := c.judge(restart.Event{Kind: restart.EventInterrupted, Session: "ses_1"}); got.Kind != want {
-			t.Errorf("%s: %s, want %s", name, got.Kind, want)
-		}
-		if got := c.judge(restart.Event{Kind: restart.EventInterrupted, Session: "ses_1"}); got.Kind != restart.EventShutdown {
-			t.Errorf("%s: an interrupt counts for a second end: %s", name, got.Kind)
-		}
+	s := &supervisor{roster: newRoster(func() {})}
+	defer s.roster.clear()
+	c := &incarnation{
+		record: record{Incarnation: opencode.Incarnation{Generation: opencode.V1}}, guard: &guard{}, aborted: map[string]int64{},
 	}
+	c.guard.stopping.Store(true)
+	event := func(kind, want restart.EventKind) {
+		t.Helper()
+		e := s.judge(c, restart.Event{Kind: kind, Session: "ses_1"})
+		if e.Kind != want {
+			t.Errorf("%s counts as %s, want %s", kind, e.Kind, want)
+		}
+		s.roster.observe(e)
+	}
+	event(restart.EventStarted, restart.EventStarted)
+	event(restart.EventInterrupted, restart.EventShutdown) // by the stop
+	event(restart.EventStarted, restart.EventStarted)
+	if err := s.markAborted(c, "ses_1", s.roster.started("ses_1")); err != nil {
+		t.Fatal(err)
+	}
+	event(restart.EventInterrupted, restart.EventInterrupted)
+	event(restart.EventInterrupted, restart.EventInterrupted) // told twice
+	if err := s.markAborted(c, "ses_1", 0); code(err) != control.CodeNotPending {
+		t.Errorf("an interrupt of what has ended: %v", err)
+	}
+	// The next execution is not the one that was interrupted, also when its start was missed.
+	s.roster.resync([]string{"ses_1"}, time.Now())
+	event(restart.EventInterrupted, restart.EventShutdown)
 }

@@ -53,6 +53,8 @@ type bed interface {
 	history(t testing.TB, id string) []string
 	// agent gives the agent of a session's newest turn.
 	agent(t testing.TB, id string) string
+	// interruptions counts the turns of a session that its user has cut short, as the database holds them.
+	interruptions(t testing.TB, id string) int
 	// text gives what a session's model wrote, as the database holds it.
 	text(t testing.TB, id string) string
 }

@@ -146,6 +146,11 @@ func (b *v1) agent(t testing.TB, id string) string {
 		WHERE session_id = ? AND json_extract(data, '$.role') = 'assistant' ORDER BY time_created DESC, id DESC LIMIT 1`, id)
 }
 
+func (b *v1) interruptions(t testing.TB, id string) int {
+	t.Helper()
+	return len(rows(t, b.database(), `SELECT id FROM message WHERE session_id = ? AND json_extract(data, '$.error.name') = 'MessageAbortedError'`, id))
+}
+
 func (b *v1) text(t testing.TB, id string) string {
 	t.Helper()
 	return strings.Join(rows(t, b.database(), `SELECT json_extract(p.data, '$.text') FROM part p JOIN message m ON m.id = p.message_id

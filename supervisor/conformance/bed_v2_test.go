@@ -168,6 +168,11 @@ func (b *v2) agent(t testing.TB, id string) string {
 	return oneRow(t, b.database(), `SELECT ifnull(agent, '') FROM `+b.table+` WHERE id = ?`, id)
 }
 
+func (b *v2) interruptions(t testing.TB, id string) int {
+	t.Helper()
+	return len(rows(t, b.database(), `SELECT id FROM event WHERE aggregate_id = ? AND type LIKE 'session.execution.interrupted%' AND json_extract(data, '$.reason') = 'user'`, id))
+}
+
 func (b *v2) text(t testing.TB, id string) string {
 	t.Helper()
 	return strings.Join(rows(t, b.database(), `SELECT json_extract(part.value, '$.text') FROM session_message m, json_each(m.data, '$.content') part

@@ -31,6 +31,7 @@ func TestConformance(t *testing.T) {
 				"twenty resumes":          twentyResumes,
 				"went on elsewhere":       wentOnElsewhere,
 				"killed after the resume": killedAfterResume,
+				"interrupted":             interruptedByUser,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()

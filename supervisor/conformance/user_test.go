@@ -42,8 +42,15 @@ type status struct {
 	}
 	Sessions struct {
 		Active  []string
+		Working []working
 		Pending int
 	}
+}
+
+// working is the part of a session at work that the flows look at.
+type working struct {
+	ID, Title, Directory  string
+	StartedAt, ProgressAt int64
 }
 
 // suspension is the part of an entry of `pending --json` that the flows look at.

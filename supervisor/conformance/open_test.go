@@ -1,0 +1,58 @@
+//go:build linux
+
+package conformance
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestOpenIsNoConsent opens OpenCode's own interface on a suspended session: it is
+// shown there, as it stood, and nothing executes, nor when it is left again.
+func TestOpenIsNoConsent(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, newV1)
+	w := suspendOne(t, u)
+	if r := u.exec(t, program, "open", w.id); r.exit != 3 {
+		t.Errorf("open without a supervisor: %v", r)
+	}
+	u.up(t)
+	requests := u.requests(t)
+	u.wantPending(t, w)
+	history := len(u.history(t, w.id))
+
+	tty := u.inTerminal(t, program, "open", w.id[:len(w.id)-1])
+	eventually(t, "the session in OpenCode's interface", func() error {
+		if !tty.shows(w.marker) {
+			return fmt.Errorf("it shows %q", tty.tail())
+		}
+		return nil
+	})
+	always(t, 3*time.Second, "no execution without consent", func() error {
+		if n := u.requests(t); n != requests {
+			return fmt.Errorf("%d requests reached the model", n-requests)
+		}
+		if busy, err := u.active(u.client(t), w.id, w.directory); busy || err != nil {
+			return fmt.Errorf("active: %v, %w", busy, err)
+		}
+		return nil
+	})
+	u.wantPending(t, w)
+	tty.types(t, "\x03") // on an empty prompt it ends
+	tty.wait(t)
+	if code := tty.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("it ended with %v; it showed %q", tty.cmd.ProcessState, tty.tail())
+	}
+	u.quiet(t, requests)
+	u.wantPending(t, w)
+	if n := len(u.history(t, w.id)); n != history {
+		t.Errorf("its history has %d rows, it had %d", n, history)
+	}
+	if r := u.exec(t, program, "stop"); r.exit != 0 {
+		t.Fatalf("stop: %v", r)
+	}
+	if r := u.exec(t, program, "open", w.id); r.exit != 5 {
+		t.Errorf("open without a server: %v", r)
+	}
+}
