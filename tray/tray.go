@@ -161,9 +161,22 @@ func (t *tray) run(desktop *platform.Desktop) error {
 
 	t.awaitFirst()
 	menu, _ := Model(t.state)
+	ready, drawn := make(chan struct{}), make(chan struct{})
+	t.workers.Go(func() {
+		select {
+		case <-ready:
+			t.draw()
+			close(drawn)
+			t.loop()
+		case <-t.ctx.Done():
+		}
+	})
 	return desk.run(menu, func() {
-		t.draw()
-		t.workers.Go(t.loop)
+		close(ready)
+		select { // hosts are shown the menu only when it is whole
+		case <-drawn:
+		case <-t.ctx.Done():
+		}
 	})
 }
 
