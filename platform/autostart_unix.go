@@ -47,8 +47,7 @@ func watchEntry(ctx context.Context, dirs []string, file string, changed func())
 				if e.Name == dirs[0] && e.Has(fsnotify.Create) {
 					_ = w.Add(dirs[0])
 				}
-				ours := filepath.Base(e.Name) == file && slices.Contains(dirs, filepath.Dir(e.Name))
-				if e.Name == dirs[0] || ours && e.Op != fsnotify.Chmod {
+				if concerns(e, dirs, file) {
 					changed()
 				}
 			case _, ok := <-w.Errors:
@@ -60,4 +59,10 @@ func watchEntry(ctx context.Context, dirs []string, file string, changed func())
 		}
 	}()
 	return nil
+}
+
+// concerns tells whether an event is about the file, or about the user's directory as a whole.
+func concerns(e fsnotify.Event, dirs []string, file string) bool {
+	ours := filepath.Base(e.Name) == file && slices.Contains(dirs, filepath.Dir(e.Name))
+	return e.Name == dirs[0] || ours && e.Op != fsnotify.Chmod
 }

@@ -306,4 +306,3 @@ func TestOpenDesktopOnAFrozenBus(t *testing.T) {
 	must(t, err)
 	d.Close()
 }
-

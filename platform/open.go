@@ -51,19 +51,20 @@ const clipboardTimeout = 3 * time.Second
 
 var clipboardCalls = newAside()
 
-// CopyText puts a text on the clipboard, within 3 s. Which program does it on
+// CopyText puts a text on the clipboard, within 3 s. Which program does that on
 // Linux was decided when this process started, by what was installed then.
-func CopyText(text string) error { return copyText(text, clipboard.WriteAll) }
+func CopyText(text string) error {
+	return copyText(text, clipboardCalls, clipboard.Unsupported, clipboard.WriteAll)
+}
 
-func copyText(text string, write func(string) error) error {
-	if clipboard.Unsupported {
+func copyText(text string, calls aside, unsupported bool, write func(string) error) error {
+	if unsupported {
 		return errors.New("cannot copy to the clipboard: no program for it; " + clipboardHint)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), clipboardTimeout)
 	defer cancel()
-	err := clipboardCalls.do(ctx, func() error { return write(text) })
-	if err != nil {
-		return fmt.Errorf("cannot copy to the clipboard: %w", err)
+	if err := calls.do(ctx, func() error { return write(text) }); err != nil {
+		return fmt.Errorf("cannot copy to the clipboard: %w; %s", err, clipboardHint)
 	}
 	return nil
 }

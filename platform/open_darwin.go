@@ -5,7 +5,7 @@ import (
 	"os/exec"
 )
 
-const clipboardHint = "pbcopy is missing; repair the system"
+const clipboardHint = "try again from a session with a desktop"
 
 // opener is macOS's own, wherever PATH leads.
 const opener = "/usr/bin/open"

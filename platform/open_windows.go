@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-const clipboardHint = "the Windows clipboard can't be reached"
+const clipboardHint = "try again: another program may hold it"
 
 // openTerminal prefers Windows Terminal, which holds the window of a command that
 // failed. A console of the system's own closes with its program.
