@@ -70,7 +70,7 @@ func (o *outcomes) entitle(ids []string, found map[string]restart.Description) {
 
 // noteSettled takes in what came of a consent, where it isn't just that the session goes on.
 func (s *supervisor) noteSettled(suspended int64, r restart.Result) {
-	what := ""
+	var what string
 	switch {
 	case r.Verdict == restart.VerdictRefused:
 		what = "refused"

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +14,7 @@ import (
 type watched struct {
 	*roster
 	t    *testing.T
-	told int
+	told atomic.Int64
 }
 
 func watch(t *testing.T, f func(w *watched)) {
@@ -21,7 +22,7 @@ func watch(t *testing.T, f func(w *watched)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := &watched{t: t}
-		w.roster = newRoster(func() { w.told++ })
+		w.roster = newRoster(func() { w.told.Add(1) })
 		f(w)
 		w.clear()
 		w.idle()
@@ -35,10 +36,10 @@ func (w *watched) event(kind restart.EventKind, id string) {
 // wait lets time pass, and wants so many to be told of something in it.
 func (w *watched) wait(d time.Duration, told int) {
 	w.t.Helper()
-	before := w.told
+	before := w.told.Load()
 	time.Sleep(d)
 	synctest.Wait()
-	if n := w.told - before; n != told {
+	if n := w.told.Load() - before; n != int64(told) {
 		w.t.Errorf("within %s watchers were told %d times, not %d", d, n, told)
 	}
 }
@@ -46,6 +47,8 @@ func (w *watched) wait(d time.Duration, told int) {
 // idle holds that no timer runs.
 func (w *watched) idle() {
 	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.timer != nil {
 		w.t.Error("a timer runs although nobody works who may fall silent")
 	}
@@ -76,10 +79,10 @@ func TestSilenceIsToldOnce(t *testing.T) {
 		w.wait(time.Second, 1)
 		w.idle()
 		w.wait(time.Hour, 0)
-		before := w.told
+		before := w.told.Load()
 		w.event(restart.EventProgress, "ses_1")
 		w.event(restart.EventProgress, "ses_1")
-		if n := w.told - before; n != 1 {
+		if n := w.told.Load() - before; n != 1 {
 			t.Errorf("told %d times that it does something again", n)
 		}
 		w.wait(control.QuietAfter, 1)
