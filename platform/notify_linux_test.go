@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"image/png"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,8 +32,8 @@ type notified struct {
 type notificationDaemonFake struct {
 	conn  *dbus.Conn
 	can   []string
-	last  uint32
 	calls chan notified
+	last  atomic.Uint32
 	// stuck holds up the answers of the method that it names.
 	stuck  map[string]chan struct{}
 	before func(id uint32) // what happens before Notify answers
@@ -84,8 +85,7 @@ func (d *notificationDaemonFake) Notify(sender dbus.Sender, app string, replaces
 	d.hold("Notify")
 	id := replaces
 	if id == 0 {
-		d.last++
-		id = d.last
+		id = d.last.Add(1)
 	}
 	if d.before != nil {
 		d.before(id)
@@ -241,8 +241,9 @@ func TestNoticeReplacesItsKind(t *testing.T) {
 
 func TestSignalBeforeTheAnswer(t *testing.T) {
 	bus := startBus(t)
-	daemon := startNotifications(t, bus, "actions")
+	daemon := &notificationDaemonFake{conn: bus.connect(t), can: []string{"actions"}, calls: make(chan notified, 100)}
 	daemon.before = func(id uint32) { daemon.emit(t, actionInvoked, id, "show") }
+	daemon.export(t)
 	n := newNotifier(t)
 	must(t, n.Send(t.Context(), Notice{Kind: "quick"}))
 	if got := chosen(t, n); got != "quick" {

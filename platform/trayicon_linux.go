@@ -31,7 +31,9 @@ type iconWatch struct {
 	call    chan *dbus.Call  // what was asked last; nil when nothing is open
 	overdue <-chan time.Time // when call has taken too long
 
-	awaited, hung bool // what was logged
+	again bool // call's answer will be old: something has happened since
+
+	awaited bool // it was logged that there is none
 }
 
 func (d *Desktop) keepRegistered(ctx context.Context, item string, settle, patience time.Duration) {
@@ -46,7 +48,7 @@ func (d *Desktop) keepRegistered(ctx context.Context, item string, settle, patie
 		return
 	}
 	w.watcherIs(w.owner(ctx, watcherName))
-	if w.watcher == "" {
+	if w.watcher == "" && ctx.Err() == nil && d.bus.Connected() {
 		w.awaited = true
 		d.log.Info("no StatusNotifier host: the icon appears when one starts; on GNOME install the AppIndicator extension")
 	}
@@ -67,7 +69,7 @@ func (d *Desktop) keepRegistered(ctx context.Context, item string, settle, patie
 		case call := <-w.call:
 			w.answered(ctx, call)
 		case <-w.overdue:
-			w.overdue, w.hung = nil, true
+			w.overdue, w.again = nil, true
 			d.log.Warn("the StatusNotifier host doesn't answer; the icon is looked after when it does")
 		}
 	}
@@ -117,7 +119,7 @@ func (w *iconWatch) watcherIs(owner string) {
 	if owner == w.watcher {
 		return
 	}
-	w.watcher, w.look, w.call, w.overdue, w.hung = owner, nil, nil, nil, false
+	w.watcher, w.look, w.call, w.overdue, w.again = owner, nil, nil, nil, false
 	if owner == "" {
 		return
 	}
@@ -129,8 +131,11 @@ func (w *iconWatch) watcherIs(owner string) {
 }
 
 func (w *iconWatch) lookSoon() {
-	// While a call is open its answer leads on.
-	if w.watcher != "" && w.call == nil {
+	switch {
+	case w.watcher == "":
+	case w.call != nil: // one at a time, for the watcher may hang
+		w.again = true
+	default:
 		w.look = time.After(w.settle)
 	}
 }
@@ -144,8 +149,8 @@ func (w *iconWatch) ask(ctx context.Context, method string, args ...any) {
 
 func (w *iconWatch) answered(ctx context.Context, call *dbus.Call) {
 	w.call, w.overdue = nil, nil
-	if w.hung { // an old answer; how is it now?
-		w.hung = false
+	if w.again {
+		w.again = false
 		w.lookSoon()
 		return
 	}
