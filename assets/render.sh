@@ -32,7 +32,12 @@ pack() {
 
 mkdir -p rendered/{png,ico,template}
 for icon in running pending working stopped failed absent; do
-  draw "$icon" 64 "rendered/png/$icon.png"               # StatusNotifierItem: the host scales it
+  # StatusNotifierItem: the host scales it, and so smooths its edges. A pixel that is
+  # neither opaque nor clear comes out of systray 1.12 in another colour: it takes the
+  # low bytes of colours that are multiplied with their opacity.
+  draw "$icon" 64 "$scratch/smooth.png"
+  convert "$scratch/smooth.png" -channel A -threshold 50% +channel -background none -alpha background "$scratch/sharp.png"
+  pack "$scratch/sharp.png" "rendered/png/$icon.png"
   draw "template/$icon" 44 "rendered/template/$icon.png" # menu bar: 22 points on a Retina screen
 
   sizes=()

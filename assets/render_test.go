@@ -40,7 +40,7 @@ func TestRenderedIsFresh(t *testing.T) {
 	for _, i := range icons {
 		source := string(i) + ".svg"
 		plain := picture(t, pngSize, "rendered", "png", string(i)+".png")
-		same("png/"+string(i), plain, draw(source, pngSize), plain.Bounds(), edge)
+		same("png/"+string(i), plain, sharp(draw(source, pngSize)), plain.Bounds(), 255) // a pixel is there or not
 		template := picture(t, templateSize, "rendered", "template", string(i)+".png")
 		same("template/"+string(i), template, draw(filepath.Join("template", source), templateSize), template.Bounds(), edge)
 		for size, img := range ico(t, i) {
@@ -61,6 +61,37 @@ func TestRenderedIsFresh(t *testing.T) {
 	above := sheet.Bounds() // the names below come out in the fonts of the machine
 	above.Max.Y = 150
 	same("icons.png", sheet, fresh, above, 2*edge) // of 255 colours
+}
+
+// sharp makes each pixel opaque or clear, as render.sh does for systray.
+func sharp(img image.Image) image.Image {
+	out := image.NewNRGBA(img.Bounds())
+	for y := out.Rect.Min.Y; y < out.Rect.Max.Y; y++ {
+		for x := out.Rect.Min.X; x < out.Rect.Max.X; x++ {
+			c := color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
+			if c.A > 127 {
+				c.A = 255
+				out.SetNRGBA(x, y, c)
+			}
+		}
+	}
+	return out
+}
+
+// TestSystrayTakesThePixels: systray 1.12 keeps the low byte of each 16-bit channel,
+// which is the channel itself only where a pixel is opaque or clear.
+func TestSystrayTakesThePixels(t *testing.T) {
+	t.Parallel()
+	for _, i := range icons {
+		img := picture(t, pngSize, "rendered", "png", string(i)+".png")
+		for y := range pngSize {
+			for x := range pngSize {
+				if _, _, _, a := img.At(x, y).RGBA(); a != 0 && a != 0xffff {
+					t.Fatalf("%s: the pixel at %d, %d has opacity %d of 65535", i, x, y, a)
+				}
+			}
+		}
+	}
 }
 
 // drawn gives an SVG of icons/ afresh, in its own size if size is 0.
