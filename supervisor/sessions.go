@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ import (
 
 // Interrupt implements control.Backend.
 func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (control.Interrupted, error) {
-	id, err := s.named(id, s.roster.ids())
+	id, err := named(id, s.roster.ids())
 	if err != nil {
 		return control.Interrupted{}, err
 	}
@@ -66,7 +65,7 @@ func notAtWork(id string) error {
 }
 
 // named gives the session that id names: one of ids, or an unambiguous beginning of one.
-func (s *supervisor) named(id string, ids []string) (string, error) {
+func named(id string, ids []string) (string, error) {
 	var fits []string
 	for _, known := range ids {
 		if known == id {
@@ -90,7 +89,7 @@ func (s *supervisor) Attach(ctx context.Context, id string) (control.Attachment,
 	s.mu.Lock()
 	c, db, ledger := s.current, s.database, s.ledger
 	s.mu.Unlock()
-	if c == nil || c.over() {
+	if c == nil || c.over() || c.guard.stopping.Load() {
 		return control.Attachment{}, &control.Error{Code: control.CodeRefused, Message: "the server is not running; start it with: intermission start"}
 	}
 	id, about, err := s.find(ctx, ledger, db, id)
@@ -101,14 +100,19 @@ func (s *supervisor) Attach(ctx context.Context, id string) (control.Attachment,
 		return control.Attachment{}, &control.Error{Code: control.CodeRefused, Message: "its directory is gone: " + restart.PlainText(about.Directory, 200)}
 	}
 	argv, env := s.program().Attach(c.Incarnation, id, about.Directory)
-	// As the server has it: where its files are, and a PATH that its program needs.
-	maps.Copy(env, s.Config.Server.Environment)
+	for name, value := range s.Config.Server.Environment {
+		// Where its files are, by which v2 is found; not its proxies, which would stand between the two.
+		if c.Generation == opencode.V2 && (strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "OPENCODE_")) {
+			env[name] = value
+		}
+	}
 	if path := s.program().Path(); path != pathIn(s.environ()) {
-		env["PATH"] = path
+		env["PATH"] = path // what the program is run by was found there
 	}
 	return control.Attachment{Argv: argv, Dir: about.Directory, Env: env}, nil
 }
 
+// pathIn gives the PATH of an environment.
 func pathIn(env []string) string { return (&opencode.Install{Env: env}).Path() }
 
 // find gives the session that the server's database has under id, or under the
@@ -132,13 +136,12 @@ func (s *supervisor) find(ctx context.Context, ledger *restart.Ledger, db *openc
 		ids = append(append(ids, p.ID), p.Children...)
 	}
 	slices.Sort(ids)
-	full, err := s.named(id, slices.Compact(ids))
+	full, err := named(id, slices.Compact(ids))
 	if err == nil {
 		about, ok, err = look(full)
 	}
-	var named *control.Error
-	switch {
-	case err == nil && !ok, errors.As(err, &named) && named.Code == control.CodeNotPending:
+	var none *control.Error
+	if err == nil && !ok || errors.As(err, &none) && none.Code == control.CodeNotPending {
 		err = &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("the server has no session %s; see: intermission pending", restart.PlainText(id, 80))}
 	}
 	return full, about, err

@@ -113,14 +113,14 @@ func TestAFailureIsAnOutcome(t *testing.T) {
 
 func TestAttach(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, nil)
+	b := newBed(t, map[string]string{"XDG_CACHE_HOME": "/elsewhere", "HTTPS_PROXY": "http://127.0.0.1:9"})
 	b.start()
 	b.phase(Running)
 	other := b.prompt("hello")
 	id := b.prompt("[[slow n=9999 ms=20]]")
 	b.atWork(id)
 	want := control.Attachment{
-		Argv: []string{b.o.Config.Server.Command[0], "--session", id}, Dir: b.dir, Env: b.o.Config.Server.Environment,
+		Argv: []string{b.o.Config.Server.Command[0], "--session", id}, Dir: b.dir, Env: map[string]string{"XDG_CACHE_HOME": "/elsewhere"},
 	}
 	for _, name := range []string{id, id[:len(id)-1]} {
 		got, err := b.client.Attach(t.Context(), name)
