@@ -47,7 +47,7 @@ func watchEntry(ctx context.Context, dirs []string, file string, changed func())
 				if e.Name == dirs[0] && e.Has(fsnotify.Create) {
 					_ = w.Add(dirs[0])
 				}
-				if concerns(e, dirs, file) {
+				if concerns(e, dirs, file) && ctx.Err() == nil {
 					changed()
 				}
 			case _, ok := <-w.Errors:

@@ -9,7 +9,7 @@ func commandFile(argv []string, dir string) string {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\nrm -f -- \"$0\"\n")
 	if dir != "" {
-		b.WriteString("cd -- " + shellQuote(dir) + " || exit\n")
+		b.WriteString("cd -- " + shellQuote(dir) + " && ")
 	}
 	for _, arg := range argv {
 		b.WriteString(shellQuote(arg) + " ")

@@ -140,13 +140,13 @@ func dialNoticeBus(ctx context.Context) (*noticeBus, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, member := range []string{"ActionInvoked", "NotificationClosed"} {
-		err := b.AddMatchSignalContext(ctx, dbus.WithMatchSender(notificationsName), dbus.WithMatchObjectPath(notificationsPath),
-			dbus.WithMatchInterface(notificationsName), dbus.WithMatchMember(member))
-		if err != nil {
-			b.close()
-			return nil, err
-		}
+	err = b.within(ctx, func() error {
+		return b.AddMatchSignal(dbus.WithMatchSender(notificationsName), dbus.WithMatchObjectPath(notificationsPath),
+			dbus.WithMatchInterface(notificationsName))
+	})
+	if err != nil {
+		b.close()
+		return nil, err
 	}
 	return &noticeBus{bus: b, shown: map[string]shownNotice{}}, nil
 }

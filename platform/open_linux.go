@@ -37,11 +37,9 @@ var terminals = []struct {
 }
 
 // keepOpen runs its arguments after the first, in the directory that is the first,
-// and holds the window when they fail. It is the same for every command, so the
+// and holds the window when that fails. It is the same for every command, so the
 // arguments aren't read by the shell.
-const keepOpen = `cd -- "$1" || exit
-shift
-"$@"
+const keepOpen = `cd -- "$1" && shift && "$@"
 status=$?
 if [ "$status" -ne 0 ]; then
 	printf '\nIt ended with status %s. Press Enter to close this window.' "$status"

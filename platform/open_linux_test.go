@@ -124,7 +124,7 @@ func TestKeepOpen(t *testing.T) {
 	}{
 		{"well", dir, "echo done", "done\n", false},
 		{"failed", dir, "echo oh; exit 7", "oh\n\nIt ended with status 7. Press Enter to close this window.", true},
-		{"the directory is gone", filepath.Join(dir, "absent"), "echo done", "", false},
+		{"the directory is gone", filepath.Join(dir, "absent"), "echo done", "\nIt ended with status 2. Press Enter to close this window.", true},
 	} {
 		for kind, cmd := range map[string]*exec.Cmd{
 			"argument": exec.Command("/bin/sh", "-c", keepOpen, "sh", tt.dir, "/bin/sh", "-c", tt.command),

@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// terminalTabCommand is the command line of Windows Terminal for argv. It parts
-// commands at ";", in an argument too.
+// terminalTabCommand is the command line of Windows Terminal for argv: everything
+// from the first word on that is no option is the command. It parts commands at
+// ";", in an argument too.
 func terminalTabCommand(wt string, argv []string, dir string) []string {
 	command := []string{wt, "-w", "new"}
 	if dir != "" {
 		command = append(command, "-d", escapeSemicolons(dir))
 	}
-	command = append(command, "--")
 	for _, arg := range argv {
 		command = append(command, escapeSemicolons(arg))
 	}

@@ -8,11 +8,11 @@ import (
 func TestTerminalTabCommand(t *testing.T) {
 	t.Parallel()
 	got := terminalTabCommand(`C:\wt.exe`, []string{`C:\a;b\i.exe`, "open", "x;y"}, `D:\p;q`)
-	want := []string{`C:\wt.exe`, "-w", "new", "-d", `D:\p\;q`, "--", `C:\a\;b\i.exe`, "open", `x\;y`}
+	want := []string{`C:\wt.exe`, "-w", "new", "-d", `D:\p\;q`, `C:\a\;b\i.exe`, "open", `x\;y`}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
-	if got := terminalTabCommand("wt", []string{"i"}, ""); !slices.Equal(got, []string{"wt", "-w", "new", "--", "i"}) {
+	if got := terminalTabCommand("wt", []string{"i"}, ""); !slices.Equal(got, []string{"wt", "-w", "new", "i"}) {
 		t.Errorf("%q", got)
 	}
 }
