@@ -3,7 +3,10 @@
 package conformance
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -39,6 +42,7 @@ func TestOpenIsNoConsent(t *testing.T) {
 		return nil
 	})
 	u.wantPending(t, w)
+	u.secretsStay(t)
 	tty.types(t, "\x03") // on an empty prompt it ends
 	tty.wait(t)
 	if code := tty.cmd.ProcessState.ExitCode(); code != 0 {
@@ -54,5 +58,27 @@ func TestOpenIsNoConsent(t *testing.T) {
 	}
 	if r := u.exec(t, program, "open", w.id); r.exit != 5 {
 		t.Errorf("open without a server: %v", r)
+	}
+}
+
+// secretsStay looks for the server's password where others could read it, while
+// somebody is attached.
+func (u *user) secretsStay(t *testing.T) {
+	t.Helper()
+	password := u.client(t).password
+	if password == "" || len(u.running("attach")) == 0 {
+		t.Fatal("there is nothing to be looked for")
+	}
+	if pids := u.running(password); len(pids) > 0 {
+		t.Errorf("the password is in the command lines of %v", pids)
+	}
+	logs, err := filepath.Glob(u.path("state", "intermission", "log", "*"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no logs: %v", err)
+	}
+	for _, name := range logs {
+		if text, err := os.ReadFile(name); err != nil || bytes.Contains(text, []byte(password)) {
+			t.Errorf("the password is in %s, or it can't be read: %v", name, err)
+		}
 	}
 }
