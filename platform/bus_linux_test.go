@@ -306,3 +306,19 @@ func TestOpenDesktopOnAFrozenBus(t *testing.T) {
 	must(t, err)
 	d.Close()
 }
+
+// TestBlockedWrite: a message that fills the socket of a frozen bus is given up, too.
+func TestBlockedWrite(t *testing.T) {
+	noLeak(t)
+	bus := startBus(t)
+	b, err := dialBus(t.Context(), bus.address())
+	must(t, err)
+	defer b.close()
+	thaw := bus.freeze(t)
+	defer thaw()
+	err = b.within(within(t, 50*time.Millisecond), func() error {
+		return b.BusObject().Call("org.freedesktop.DBus.GetNameOwner", 0, strings.Repeat("x", 4<<20)).Err
+	})
+	checkError(t, err, "no answer in time")
+	closedSoon(t, "the connection is given up", b.Context().Done())
+}
