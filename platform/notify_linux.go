@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/draw"
 	"image/png"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -42,7 +43,8 @@ type presenter struct {
 // noticeBus is a connection, with the notices that were shown through it.
 type noticeBus struct {
 	*bus
-	mu sync.Mutex
+	key string // which bus it is
+	mu  sync.Mutex
 	// shown has what isn't closed, by kind. It is locked while a notice is sent,
 	// for a signal about it may come before the answer that names it.
 	shown map[string]shownNotice
@@ -94,17 +96,22 @@ func (n *Notifier) present(ctx context.Context, notice Notice) error {
 // connect gives the connection, a new one if there is none or it was lost.
 func (n *Notifier) connect(ctx context.Context) (*noticeBus, error) {
 	n.mu.Lock()
-	b, closed := n.bus, n.closed
+	old, closed := n.bus, n.closed
 	n.mu.Unlock()
 	if closed {
 		return nil, errNotifierClosed
 	}
-	if b != nil && b.Connected() {
-		return b, nil
+	if old != nil && old.Connected() {
+		return old, nil
 	}
 	b, err := dialNoticeBus(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if old != nil && old.key == b.key { // another bus gives the names of the old one again
+		old.mu.Lock()
+		maps.Copy(b.shown, old.shown)
+		old.mu.Unlock()
 	}
 	signals := make(chan *dbus.Signal, 16)
 	b.Signal(signals)
@@ -140,7 +147,11 @@ func dialNoticeBus(ctx context.Context) (*noticeBus, error) {
 	if err != nil {
 		return nil, err
 	}
+	var key string
 	err = b.within(ctx, func() error {
+		if key, err = busKey(ctx, b); err != nil {
+			return err
+		}
 		return b.AddMatchSignal(dbus.WithMatchSender(notificationsName), dbus.WithMatchObjectPath(notificationsPath),
 			dbus.WithMatchInterface(notificationsName))
 	})
@@ -148,7 +159,7 @@ func dialNoticeBus(ctx context.Context) (*noticeBus, error) {
 		b.close()
 		return nil, err
 	}
-	return &noticeBus{bus: b, shown: map[string]shownNotice{}}, nil
+	return &noticeBus{bus: b, key: key, shown: map[string]shownNotice{}}, nil
 }
 
 // presentOn sends a notice as the daemon that is there now can show it.

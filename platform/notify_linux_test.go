@@ -330,6 +330,29 @@ func TestHungDaemon(t *testing.T) {
 	}
 }
 
+// TestNoticesOutliveAHang: the connection that a hang costs isn't all that is known of the notices.
+func TestNoticesOutliveAHang(t *testing.T) {
+	noLeak(t)
+	bus := startBus(t)
+	daemon := startNotifications(t, bus, "actions")
+	n := newNotifier(t)
+	must(t, n.Send(t.Context(), Notice{Kind: "k"}))
+	first := daemon.shown(t)
+	thaw := bus.freeze(t)
+	checkError(t, n.Send(within(t, 50*time.Millisecond), Notice{Kind: "k"}), "no answer in time")
+	thaw()
+	must(t, n.Send(t.Context(), Notice{Kind: "other"}))
+	daemon.shown(t)
+	daemon.emit(t, actionInvoked, first.id, "show")
+	if got := chosen(t, n); got != "k" {
+		t.Errorf("chosen: %q", got)
+	}
+	must(t, n.Send(t.Context(), Notice{Kind: "k"}))
+	if got := daemon.shown(t); got.replaces != first.id {
+		t.Errorf("it replaces %d, want %d", got.replaces, first.id)
+	}
+}
+
 func TestSendsWaitForEachOtherWithinTheirTime(t *testing.T) {
 	noLeak(t)
 	bus := startBus(t)
