@@ -22,6 +22,9 @@ GOLANGCI_VERSION    := v2.15.0
 STATICCHECK         := $(CACHE)/tools/staticcheck-$(STATICCHECK_VERSION)/staticcheck
 GOLANGCI            := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
+# PROGRAM:PACKAGE of what the tests of the tray use.
+DESKTOP := dbus-daemon:dbus rsvg-convert:librsvg2-bin desktop-file-validate:desktop-file-utils
+
 .PHONY: build demo test bench lint cross opencode prerequisites clean
 
 build: ## the program, static, at ./intermission
@@ -62,9 +65,14 @@ $(STATICCHECK):
 $(GOLANGCI):
 	GOBIN=$(@D) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
-# The race detector needs a C compiler, the real server comes by npm, and works in git projects.
+# The race detector needs a C compiler, the real server comes by npm, and works in
+# git projects; the tray is tested on a session bus, its icons and its entry at
+# login by the tools that define them, and on a real desktop without a screen.
 prerequisites:
 	@missing=(); \
+	[ "$$(uname)" != Linux ] || for need in $(DESKTOP); do \
+	  command -v "$${need%%:*}" >/dev/null || missing+=("$${need##*:}"); \
+	done; \
 	command -v gcc >/dev/null || missing+=(gcc libc6-dev); \
 	command -v npm >/dev/null || missing+=(npm); \
 	command -v git >/dev/null || missing+=(git); \

@@ -7,6 +7,8 @@
 //	processes             Start, Tree, KillTree, RSS
 //	talking               Listen, Dial
 //	the user's shell      LoginPath
+//	the desktop           OpenDesktop, NewNotifier, OpenTerminal, OpenFile, CopyText
+//	at login              Autostart
 //
 // Three rules hold in all of it. A process is an Identity (pid, start time,
 // boot) and never a bare pid: nothing is signalled that doesn't prove its

@@ -45,8 +45,25 @@ type bus struct {
 	items map[registration]*statusItem // they outlive a host
 }
 
-// newBus starts a dbus-daemon, which ends with the test. Without the program the test is skipped, in CI it fails.
+// newBus gives a test a bus of its own, whose traffic is recorded.
 func newBus(t testing.TB) *bus {
+	t.Helper()
+	b := newPlainBus(t)
+	b.watch(t)
+	return b
+}
+
+// newPlainBus is newBus without the record: for much traffic.
+func newPlainBus(t testing.TB) *bus {
+	t.Helper()
+	address, _ := startBus(t)
+	b := &bus{address: address, items: map[registration]*statusItem{}}
+	b.own = b.Connect(t)
+	return b
+}
+
+// startBus starts a dbus-daemon, which ends with the test at the latest. Without the program the test is skipped, in CI it fails.
+func startBus(t testing.TB) (address string, end func()) {
 	t.Helper()
 	program, err := exec.LookPath("dbus-daemon")
 	if err != nil {
@@ -76,18 +93,16 @@ func newBus(t testing.TB) *bus {
 	if err := daemon.Start(); err != nil {
 		t.Fatalf("cannot start dbus-daemon: %v", err)
 	}
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		_ = daemon.Process.Kill()
 		_ = daemon.Wait()
 	})
+	t.Cleanup(end)
 	line, err := bufio.NewReader(out).ReadString('\n') // it listens when it says where
 	if err != nil {
 		t.Fatalf("dbus-daemon gave no address: %v %s", err, complaints.String())
 	}
-	b := &bus{address: strings.TrimSpace(line), items: map[registration]*statusItem{}}
-	b.own = b.Connect(t)
-	b.watch(t)
-	return b
+	return strings.TrimSpace(line), end
 }
 
 // Address is what goes into DBUS_SESSION_BUS_ADDRESS.

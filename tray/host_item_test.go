@@ -31,6 +31,7 @@ type statusItem struct {
 
 	mu        sync.Mutex
 	signals   int
+	tips      int       // NewToolTip signals
 	latest    time.Time // of the latest signal
 	relaid    time.Time // of the latest LayoutUpdated
 	firstRead time.Time
@@ -71,8 +72,11 @@ func (it *statusItem) DeliverSignal(_, member string, s *dbus.Signal) {
 	it.mu.Lock()
 	it.signals++
 	it.latest = time.Now()
-	if member == "LayoutUpdated" {
+	switch member {
+	case "LayoutUpdated":
 		it.relaid = it.latest
+	case "NewToolTip":
+		it.tips++
 	}
 	it.mu.Unlock()
 	it.news.wake()
@@ -83,6 +87,13 @@ func (it *statusItem) changes() (n int, latest time.Time) {
 	it.mu.Lock()
 	defer it.mu.Unlock()
 	return it.signals, it.latest
+}
+
+// drawn counts the menus that were drawn with another tooltip, which comes last.
+func (it *statusItem) drawn() int {
+	it.mu.Lock()
+	defer it.mu.Unlock()
+	return it.tips
 }
 
 // look is an icon as it is shown.

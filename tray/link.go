@@ -38,7 +38,7 @@ func (l *link) run(ctx context.Context) error {
 			return fmt.Errorf("cannot watch %s for a supervisor: %w", dir, err)
 		}
 	}
-	retry := firstRetry
+	retry, said := firstRetry, ""
 	for {
 		heard, err := l.listen(ctx)
 		if ctx.Err() != nil {
@@ -51,7 +51,8 @@ func (l *link) run(ctx context.Context) error {
 		}
 		var again <-chan time.Time
 		if err != nil && !isAbsent(err) { // it may be there: nothing would tell us when it has come to its senses
-			if !loss.Absent {
+			if !loss.Absent && loss.Reason != said {
+				said = loss.Reason
 				l.log.Warn("the supervisor can't be understood", "reason", loss.Reason)
 			}
 			again = time.After(retry)

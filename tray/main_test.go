@@ -24,8 +24,16 @@ func TestMain(m *testing.M) {
 		programs[name]()
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(status int) {
+		for _, end := range atExit {
+			end()
+		}
+		os.Exit(status)
+	}))
 }
+
+// atExit is what is done when all tests have run.
+var atExit []func()
 
 // patience bounds every wait for another process.
 const patience = 10 * time.Second

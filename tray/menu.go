@@ -24,8 +24,8 @@ type Item struct {
 	Checkable bool
 	Checked   bool
 	Separator bool
-	Submenu   bool // has Items, at times none
-	Action    Action
+	Submenu   bool   // has Items, at times none
+	Action    Action // of a disabled item: what a click asked for if it weren't
 	Items     []Item
 }
 

@@ -1,6 +1,7 @@
 package tray
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,8 +15,8 @@ import (
 )
 
 const (
-	inMenu   = 10 // pending sessions that stand in the menu itself; the rest is in "More"
-	inMore   = 40 // sessions that stand in "More"
+	inMenu   = 10 // pending sessions that are shown in full; the rest is under "More pending"
+	inMore   = 40 // sessions that stand there
 	maxJobs  = 3  // background jobs that are listed of a session
 	maxBusy  = 10 // active sessions that are listed
 	appTitle = "Intermission"
@@ -145,7 +146,7 @@ func (v *view) pendingItems() []Item {
 		none = line("none", "No session is pending")
 	}
 	list := slices.Clone(v.Snapshot.Pending)
-	slices.SortStableFunc(list, func(a, b control.Suspension) int { return -compareTimes(a.SuspendedAt, b.SuspendedAt) })
+	slices.SortStableFunc(list, func(a, b control.Suspension) int { return cmp.Compare(b.SuspendedAt, a.SuspendedAt) })
 	pending := Item{
 		Key: "pending", Title: fmt.Sprintf("Pending (%d)", v.sessions.Pending),
 		Submenu: true, Hidden: v.Link != Linked || len(list) == 0,
@@ -153,42 +154,29 @@ func (v *view) pendingItems() []Item {
 	if v.sessions.Pending == 0 {
 		pending.Title = fmt.Sprintf("Being resumed (%d)", len(list))
 	}
-	for i, p := range list {
-		if i == inMenu {
-			pending.Items = append(pending.Items, v.more(list[i:]))
-			break
-		}
+	for _, p := range list[:min(len(list), inMenu)] {
 		pending.Items = append(pending.Items, v.suspension(p, true))
 	}
-	return []Item{none, pending}
+	return []Item{none, pending, v.more(list[min(len(list), inMenu):])}
 }
 
-func compareTimes(a, b int64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
-
-// more holds what the menu has no room for, each with less about it.
+// more holds what there is no room for, each with less about it. The oldest comes
+// first, as in the command's list: what is moved here goes to the end, and nothing
+// has to be made anew.
 func (v *view) more(list []control.Suspension) Item {
-	more := Item{Key: "more", Title: fmt.Sprintf("More (%d)", len(list)), Submenu: true}
-	for i, p := range list {
-		if i == inMore {
-			more.Items = append(more.Items, line("rest", fmt.Sprintf("%d older ones: intermission pending", len(list)-i)))
-			break
-		}
+	more := Item{Key: "more", Title: fmt.Sprintf("More pending (%d)", len(list)), Submenu: true, Hidden: len(list) == 0}
+	for _, p := range slices.Backward(list[:min(len(list), inMore)]) {
 		more.Items = append(more.Items, v.suspension(p, false))
+	}
+	if n := len(list) - inMore; n > 0 {
+		more.Items = append(more.Items, line("rest", fmt.Sprintf("%d older ones: intermission pending", n)))
 	}
 	return more
 }
 
 // suspension is the submenu of a session: what a person sees before consenting, then the acts.
 func (v *view) suspension(p control.Suspension, full bool) Item {
-	title := titleOf(p.Title, p.ID)
+	title := titleOf(restart.Name(p.Title, p.LastPrompt), p.ID)
 	if p.Directory != "" {
 		title += "  ·  " + shortDir(p.Directory, v.Home)
 	}
@@ -201,7 +189,7 @@ func (v *view) suspension(p control.Suspension, full bool) Item {
 	}
 	say("Suspended %s: %s", v.ago(p.SuspendedAt), causeWords(p.Cause))
 	if p.State == restart.StateUnknown {
-		say("Whether it was resumed can't be known: %s", sentence(orElse(p.Reason, "look at it first")))
+		say("Whether it was resumed can't be known: %s", sentence(cmp.Or(p.Reason, "look at it first")))
 	}
 	if full {
 		v.details(p, say)
@@ -253,44 +241,30 @@ func toolWords(p control.Suspension) string {
 }
 
 func (v *view) suspensionActs(p control.Suspension) []Item {
-	resume := Action{Verb: Resume, Session: p.ID, At: p.SuspendedAt}
-	dismiss := Action{Verb: Dismiss, Session: p.ID, At: p.SuspendedAt}
-	first := act(resume, "Resume session")
-	no := func(why string) { first = Item{Title: why, Disabled: true} }
+	resume := act(Action{Verb: Resume, Session: p.ID, At: p.SuspendedAt}, "Resume session")
+	dismiss := act(Action{Verb: Dismiss, Session: p.ID, At: p.SuspendedAt}, "Dismiss")
+	no := func(why string) { resume.Title, resume.Disabled = why, true }
 	switch {
-	case v.Under[resume]:
-		no("Resuming…")
-	case p.State == restart.StateResuming:
+	case v.Under[resume.Action] || p.State == restart.StateResuming:
 		no("Resuming…")
 	case p.State == restart.StateQueued:
 		no("Resumed when others have ended: it waits for its turn")
 	case p.State != restart.StatePending && p.State != restart.StateUnknown:
-		no("Can't be resumed: " + sentence(orElse(p.Reason, string(p.State))))
+		no("Can't be resumed: " + sentence(cmp.Or(p.Reason, string(p.State))))
 	}
-	second := act(dismiss, "Dismiss")
 	if n := len(p.Children); n > 0 {
-		second.Title = "Dismiss, with " + count(n, "subagent", "subagents")
+		dismiss.Title = "Dismiss, with " + count(n, "subagent", "subagents")
 	}
-	if v.Under[dismiss] || v.Under[resume] || p.State == restart.StateResuming || p.State == restart.StateQueued {
-		second = Item{Title: second.Title, Disabled: true}
-	}
-	return []Item{first, second, act(Action{Verb: CopyID, Session: p.ID}, "Copy session ID"), v.open(p.ID)}
+	dismiss.Disabled = v.Under[dismiss.Action] || v.Under[resume.Action] || p.State == restart.StateResuming || p.State == restart.StateQueued
+	return []Item{resume, dismiss, act(Action{Verb: CopyID, Session: p.ID}, "Copy session ID"), v.open(p.ID)}
 }
 
 func act(a Action, title string) Item { return Item{Title: title, Action: a} }
 
-func orElse(s, other string) string {
-	if s != "" {
-		return s
-	}
-	return other
-}
-
 func (v *view) open(id string) Item {
-	if !v.running() {
-		return Item{Title: "Open in terminal, when the server runs", Disabled: true}
-	}
-	return act(Action{Verb: Open, Session: id}, "Open in terminal")
+	i := act(Action{Verb: Open, Session: id}, "Open in terminal")
+	i.Disabled = !v.running()
+	return i
 }
 
 func (v *view) activeItems() []Item {
@@ -322,12 +296,11 @@ func (v *view) working(w control.Working) Item {
 			item.Items = append(item.Items, Item{Title: text, Disabled: true})
 		}
 	}
-	interrupt := Action{Verb: Interrupt, Session: w.ID, At: w.StartedAt}
-	first := act(interrupt, "Interrupt")
-	if v.Under[interrupt] {
-		first = Item{Title: "Interrupting…", Disabled: true}
+	interrupt := act(Action{Verb: Interrupt, Session: w.ID, At: w.StartedAt}, "Interrupt")
+	if v.Under[interrupt.Action] {
+		interrupt.Title, interrupt.Disabled = "Interrupting…", true
 	}
-	item.Items = append(item.Items, first, act(Action{Verb: CopyID, Session: w.ID}, "Copy session ID"), v.open(w.ID))
+	item.Items = append(item.Items, interrupt, act(Action{Verb: CopyID, Session: w.ID}, "Copy session ID"), v.open(w.ID))
 	return item
 }
 

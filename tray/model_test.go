@@ -129,6 +129,8 @@ func TestModel(t *testing.T) {
 		}
 		return s
 	}
+	unnamed := login()
+	unnamed.Title = "New session - 2026-11-30T20:28:03.742Z"
 	evil := login()
 	evil.Title = "rm_x && <b>y</b>\n\u202eright-to-left 🎉"
 	evil.Directory = "/tmp/a\x1b[31mb/\u202ecde"
@@ -151,6 +153,7 @@ func TestModel(t *testing.T) {
 		"failed":      linked(at(running(), "failed", "5 deaths in 5 minutes; it last wrote: port 4096 is taken")),
 		"blocked":     linked(at(running(), "blocked", "the ledger can't be written: no space left on device")),
 		"pending":     linked(with(running(), login())),
+		"unnamed":     linked(with(running(), unnamed)),
 		"hostile":     linked(with(running(), evil)),
 		"fifty":       linked(with(running(), many(60)...)),
 		"working":     linked(working(running(), busy)),

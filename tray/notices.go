@@ -62,13 +62,15 @@ type notices struct {
 	state  string            // of the server
 }
 
-// add queues a fact, unless the same one is queued already.
+// add queues a fact. Of what is queued already about the same it takes the place.
 func (n notices) add(k kind, i item) notices {
 	q := n.queues[k]
 	same := func(o item) bool { return o.id == i.id && o.at == i.at && o.what == i.what }
+	at := slices.IndexFunc(q.items, same)
 	switch {
-	case slices.ContainsFunc(q.items, same):
-		return n
+	case at >= 0:
+		q.items = slices.Clone(q.items)
+		q.items[at] = i
 	case len(q.items) >= maxQueued:
 		q.more++
 	default:
@@ -104,7 +106,7 @@ func (n notices) observePending(s State) notices {
 			continue
 		}
 		news = true
-		n = n.add(kindPending, item{id: p.ID, at: p.SuspendedAt, name: quote(titleOf(p.Title, p.ID))})
+		n = n.add(kindPending, item{id: p.ID, at: p.SuspendedAt, name: quote(titleOf(restart.Name(p.Title, p.LastPrompt), p.ID))})
 	}
 	n.told = seen
 	if q := n.queues[kindPending]; news && s.Snapshot.Status.Server.State == "starting" {
@@ -146,7 +148,7 @@ func (n notices) observeOutcomes(s State) notices {
 		if o.Reason != "" {
 			body += ". " + sentence(o.Reason)
 		}
-		n = n.add(kindEnded, item{id: o.ID, at: o.SuspendedAt, what: fmt.Sprint(o.What, o.Seq), body: body, name: name})
+		n = n.add(kindEnded, item{id: o.ID, at: o.SuspendedAt, body: body, name: name})
 	}
 	return n
 }

@@ -1,6 +1,10 @@
 package tray
 
-import "intermission/assets"
+import (
+	"slices"
+
+	"intermission/assets"
+)
 
 // surface is a tray that can be drawn on. Elements of a parent stand in the order
 // in which they were added; there is no insertion.
@@ -26,8 +30,8 @@ type element interface {
 // renderer keeps a surface showing a menu, and touches it only where the menu
 // has changed. Hosts keep submenus that they have shown, and a click may be on its
 // way while the menu changes; so an element is given another title or mark, but
-// never another action or session: these get a new element, and so does what
-// stands behind them, since there is no insertion.
+// never another action or session: these get a new element. Since there is no
+// insertion, what stands behind a new one is made anew too.
 type renderer struct {
 	surface surface
 	drawn   bool
@@ -44,16 +48,16 @@ type drawing struct {
 
 // draw makes the surface show m.
 func (r *renderer) draw(m Menu) {
+	r.sync(&r.root, m.Items)
 	if !r.drawn || r.menu.Icon != m.Icon {
 		r.surface.setIcon(m.Icon)
 	}
 	if !r.drawn || r.menu.Title != m.Title {
 		r.surface.setTitle(m.Title)
 	}
-	if !r.drawn || r.menu.Tooltip != m.Tooltip {
+	if !r.drawn || r.menu.Tooltip != m.Tooltip { // last: it says that all is drawn
 		r.surface.setTooltip(m.Tooltip)
 	}
-	r.sync(&r.root, m.Items)
 	r.menu, r.drawn = m, true
 }
 
@@ -61,25 +65,26 @@ func (r *renderer) draw(m Menu) {
 func (r *renderer) forget() { r.drawn = false }
 
 func (r *renderer) sync(parent *drawing, want []Item) {
-	keep := 0
-	for keep < len(parent.children) && keep < len(want) && sameItem(parent.children[keep].item, want[keep]) {
-		keep++
-	}
-	for len(parent.children) > keep {
-		last := len(parent.children) - 1
-		r.erase(parent.children[last])
-		parent.children[last] = nil
-		parent.children = parent.children[:last]
-	}
 	for i, w := range want {
-		if i >= keep {
-			d := &drawing{item: w, element: r.surface.add(parent.element, w)}
-			parent.children = append(parent.children, d)
+		// What has gone makes room for what came after it.
+		for i < len(parent.children) && !sameItem(parent.children[i].item, w) && !isAmong(parent.children[i].item, want[i:]) {
+			r.erase(parent, i)
+		}
+		if i < len(parent.children) && !sameItem(parent.children[i].item, w) {
+			r.eraseFrom(parent, i) // w comes before it
+		}
+		if i == len(parent.children) {
+			parent.children = append(parent.children, &drawing{item: w, element: r.surface.add(parent.element, w)})
 		}
 		d := parent.children[i]
 		d.update(w)
 		r.sync(d, w.Items)
 	}
+	r.eraseFrom(parent, len(want))
+}
+
+func isAmong(i Item, list []Item) bool {
+	return slices.ContainsFunc(list, func(o Item) bool { return sameItem(i, o) })
 }
 
 // sameItem says that an element drawn for a may show b.
@@ -103,11 +108,18 @@ func (d *drawing) update(w Item) {
 	d.item = w
 }
 
-// erase removes a drawing, first what it holds: a removed item's children would
-// turn up elsewhere.
-func (r *renderer) erase(d *drawing) {
-	for i := len(d.children) - 1; i >= 0; i-- {
-		r.erase(d.children[i])
+// eraseFrom erases the children from the n-th on, the last first.
+func (r *renderer) eraseFrom(parent *drawing, n int) {
+	for len(parent.children) > n {
+		r.erase(parent, len(parent.children)-1)
 	}
+}
+
+// erase removes the i-th child, and before it what it holds: the children of a removed item
+// would turn up elsewhere.
+func (r *renderer) erase(parent *drawing, i int) {
+	d := parent.children[i]
+	r.eraseFrom(d, 0)
 	d.element.remove()
+	parent.children = slices.Delete(parent.children, i, i+1)
 }

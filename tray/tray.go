@@ -104,7 +104,12 @@ func Run(ctx context.Context, c Config) error {
 	err = t.run(desktop)
 	cancel()
 	t.workers.Wait()
-	return err
+	select {
+	case <-desktop.Done():
+		return nil // whatever failed, failed for want of it
+	default:
+		return err
+	}
 }
 
 // tray is the loop and what it holds.

@@ -1,0 +1,637 @@
+//go:build linux
+
+package tray
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"intermission/assets"
+	"intermission/platform"
+	"intermission/restart"
+	"intermission/supervisor/control"
+)
+
+// The tray, with a supervisor that says what a test wants. It runs as the test
+// binary, so that the race detector sees it.
+
+func init() { programs["tray"] = trayProgram }
+
+func trayProgram() {
+	paths, err := platform.FindPaths(os.Getenv)
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	counts := make(chan os.Signal, 1)
+	signal.Notify(counts, syscall.SIGUSR1)
+	go func() {
+		for range counts {
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			fmt.Printf("goroutines %d heap %d\n", runtime.NumGoroutine(), m.HeapAlloc)
+		}
+	}()
+	err = Run(ctx, Config{
+		Options: Options{Version: testVersion, Home: os.Getenv("HOME"), Notify: true, StallAfter: 30 * time.Minute},
+		Paths:   paths, Self: os.Args[0], Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	if running := (AlreadyRunningError{}); err != nil && !errors.As(err, &running) {
+		os.Exit(1)
+	}
+}
+
+// tray starts the tray on this desk.
+func (d *desk) tray(t testing.TB) *program {
+	t.Helper()
+	return d.launch(t, exec.Command(os.Args[0]), []string{asProgram + "=tray", "GORACE=exitcode=0"})
+}
+
+// setting is a desk with a panel, a notification daemon, a supervisor that says snap, and a tray.
+type setting struct {
+	*desk
+	bus        *bus
+	host       *host
+	notices    *notifications
+	supervisor *fakeSupervisor
+	retire     func()
+	tray       *program
+	item       *statusItem
+}
+
+func newSetting(t testing.TB, snap control.Snapshot) *setting {
+	t.Helper()
+	return newSettingOn(t, newBus(t), snap)
+}
+
+func newSettingOn(t testing.TB, b *bus, snap control.Snapshot) *setting {
+	t.Helper()
+	s := &setting{bus: b}
+	s.host, s.notices = newHost(t, s.bus), newNotifications(t, s.bus, "body", "body-markup", "actions")
+	s.desk = newDesk(t, s.bus)
+	s.supervisor, s.retire = s.supervise(t, fresh(snap))
+	s.tray = s.desk.tray(t)
+	s.item = s.host.item(t)
+	return s
+}
+
+// fresh moves a snapshot's times, which are those of noon, to now.
+func fresh(snap control.Snapshot) control.Snapshot {
+	shift := time.Since(noon).Milliseconds()
+	snap.Status.Supervisor.Version = testVersion
+	snap.Pending = slices.Clone(snap.Pending)
+	for i := range snap.Pending {
+		p := &snap.Pending[i]
+		p.SuspendedAt += shift
+		if p.LastPrompt != nil {
+			l := *p.LastPrompt
+			l.At += shift
+			p.LastPrompt = &l
+		}
+	}
+	snap.Status.Sessions.Working = slices.Clone(snap.Status.Sessions.Working)
+	for i := range snap.Status.Sessions.Working {
+		snap.Status.Sessions.Working[i].StartedAt += shift
+		snap.Status.Sessions.Working[i].ProgressAt += shift
+	}
+	return snap
+}
+
+func (s *setting) says(snap control.Snapshot) { s.supervisor.say(fresh(snap)) }
+
+// shows says that an entry stands in the menu.
+func shows(labels ...string) func(*node) bool {
+	return func(n *node) bool { return n.find(labels...) != nil }
+}
+
+func lacks(labels ...string) func(*node) bool {
+	return func(n *node) bool { return n.find(labels...) == nil }
+}
+
+// asNodes is what a host should read of a model's items, but for ids and what is hidden.
+func asNodes(items []Item) []*node {
+	var nodes []*node
+	for _, i := range items {
+		if i.Hidden {
+			continue
+		}
+		n := &node{Label: i.Title, Enabled: !i.Disabled, Visible: true, Separator: i.Separator, Submenu: i.Submenu, Children: asNodes(i.Items)}
+		if i.Separator {
+			n.Enabled = true
+		}
+		if i.Checkable {
+			n.Toggle = off
+			if i.Checked {
+				n.Toggle = on
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
+}
+
+func visible(nodes []*node) []*node {
+	var out []*node
+	for _, n := range nodes {
+		if n.Visible {
+			c := *n
+			c.Children = visible(n.Children)
+			out = append(out, &c)
+		}
+	}
+	return out
+}
+
+// TestHostReadsTheModel: whatever the supervisor says, one thing after another,
+// the host reads just what Model gives for it.
+func TestHostReadsTheModel(t *testing.T) {
+	t.Parallel()
+	evil := login()
+	evil.Title = "rm_x && <b>y</b>\n\u202eright-to-left 🎉"
+	busy := control.Working{ID: "ses_w", Title: "Write_tests", Directory: "/srv/x", StartedAt: ago(12 * time.Minute), ProgressAt: ago(0)}
+	silent := control.Working{ID: "ses_s", Title: "Wait", StartedAt: ago(26 * time.Hour), ProgressAt: ago(5 * time.Hour)}
+	s := newSetting(t, running())
+	for i, snap := range []control.Snapshot{
+		with(running(), login()),
+		with(running(), evil, stateOf("ses_u", restart.StateUnknown, "")),
+		with(running(), many(60)...),
+		with(running(), many(59)...),
+		with(running(), many(60)[3:30]...),
+		working(with(running(), stateOf("ses_r", restart.StateResuming, "")), busy, silent),
+		working(running(), silent),
+		at(with(running(), stateOf("ses_b", restart.StateBlocked, "the server is down")), "stopped", ""),
+		at(running(), "failed", "5 deaths in 5 minutes"),
+		running(),
+	} {
+		snap.Status.Server.Version = fmt.Sprint("1.0.", i) // so that the last change is seen
+		s.says(snap)
+		got := s.item.waitMenu(t, func(n *node) bool { return n.find(fmt.Sprintf("OpenCode 1.0.%d…", i)) != nil })
+		state := State{
+			Options: Options{Version: testVersion, Home: s.path("home"), StallAfter: 30 * time.Minute},
+			Now:     time.Now(), Link: Linked, Snapshot: fresh(snap), LoginSeen: true,
+		}
+		want, _ := Model(state)
+		compare := func() string {
+			got = s.item.menu(t)
+			return cmp.Diff(asNodes(want.Items), visible(got.Children), cmpopts.IgnoreFields(node{}, "ID"), cmpopts.EquateEmpty())
+		}
+		s.item.waitMenu(t, func(*node) bool { return compare() == "" || t.Failed() })
+		look := s.item.waitLook(t, func(l look) bool { return l.ToolTip == want.Tooltip && l.Title == want.Title })
+		if icon := iconOf(t, want.Icon.Data()); look.Icon != icon {
+			t.Errorf("%d: the icon isn't that of %s", i, want.Icon)
+		}
+	}
+}
+
+func TestClicksBecomeActs(t *testing.T) {
+	t.Parallel()
+	s := newSetting(t, with(running(), login()))
+	s.item.waitMenu(t, shows("Pending (1)"))
+	s.item.clickAt(t, "Pending (1)", "Fix the login…", "Resume session")
+	pending, _ := s.supervisor.now()
+	s.says(working(with(running(), stateOf("ses_b", restart.StatePending, "")), control.Working{ID: "ses_w", Title: "Write tests", StartedAt: ago(time.Hour), ProgressAt: ago(0)}))
+	s.item.waitMenu(t, shows("At work (1)"))
+	busy, _ := s.supervisor.now()
+	s.item.clickAt(t, "At work (1)", "Write tests", "Interrupt")
+	s.item.clickAt(t, "Pending (1)", "ses_b…", "Dismiss")
+	s.item.clickAt(t, "Restart server: 1 session will be suspended", "Yes, suspend 1 session and restart")
+	s.says(running())
+	s.item.waitMenu(t, lacks("At work (1)"))
+	s.item.clickAt(t, "Stop server")
+	s.says(at(running(), "stopped", ""))
+	s.item.waitMenu(t, shows("Start server"))
+	s.item.clickAt(t, "Start server")
+	want := []string{
+		fmt.Sprint("dismiss ses_b ", busy.Pending[0].SuspendedAt), fmt.Sprint("interrupt ses_w ", busy.Status.Sessions.Working[0].StartedAt),
+		"restart", fmt.Sprint("resume ses_login ", pending.Pending[0].SuspendedAt), "start", "stop",
+	}
+	eventually(t, "all acts", func() error {
+		did := s.supervisor.did()
+		slices.Sort(did) // they are carried out side by side
+		if diff := cmp.Diff(want, did); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+}
+
+// TestStaleClicksDoNothing: twenty clicks on one item are one act, and a click on
+// an item that stood in an earlier menu is none.
+func TestStaleClicksDoNothing(t *testing.T) {
+	t.Parallel()
+	s := newSetting(t, with(running(), login()))
+	menu := s.item.waitMenu(t, shows("Pending (1)"))
+	resume := menu.find("Pending (1)", "Fix the login…", "Resume session").ID
+	dismiss := menu.find("Pending (1)", "Fix the login…", "Dismiss…").ID
+	hold := make(chan struct{})
+	s.supervisor.mu.Lock()
+	s.supervisor.hold = hold
+	s.supervisor.mu.Unlock()
+	for range 20 {
+		s.item.click(t, resume)
+	}
+	s.item.waitMenu(t, shows("Pending (1)", "Fix the login…", "Resuming…"))
+	s.item.click(t, dismiss) // stood there before
+	again := login()
+	again.SuspendedAt += 5
+	s.says(with(running(), again))
+	close(hold)
+	s.item.waitMenu(t, shows("Pending (1)", "Fix the login…", "Resume session"))
+	s.item.click(t, resume)
+	s.item.click(t, dismiss)
+	s.item.click(t, 4_000_000)
+	s.item.clickAt(t, "Stop server") // what comes after them
+	eventually(t, "the last click", func() error {
+		if did := s.supervisor.did(); !slices.Contains(did, "stop") {
+			return fmt.Errorf("%q", did)
+		}
+		return nil
+	})
+	if did := s.supervisor.did(); len(did) != 2 || !strings.HasPrefix(did[0], "resume ses_login ") {
+		t.Errorf("acts: %q", did)
+	}
+}
+
+func TestNothingChangedIsNoTraffic(t *testing.T) {
+	t.Parallel()
+	snap := with(working(running(), control.Working{ID: "ses_w", Title: "w", StartedAt: ago(0), ProgressAt: ago(0)}), many(12)...)
+	s := newSetting(t, snap)
+	s.item.waitMenu(t, shows("Pending (12)"))
+	s.item.settled(t)
+	s.bus.waitCarried(t, "the icon, set again once the connection is sure", func(m message) bool { return strings.HasSuffix(m.Name, "NewToolTip") })
+	same, _ := s.supervisor.now()
+	m := s.bus.monitor(t)
+	for i := range 100 {
+		same.Status.Server.RSSBytes = int64(i) // it differs on the wire, and shows nothing else
+		s.supervisor.say(same)
+	}
+	same.Status.Server.Version = "1.19" // then something that shows: in the header, title and tooltip
+	s.supervisor.say(same)
+	s.item.waitLook(t, func(l look) bool { return strings.Contains(l.ToolTip, "1.19") })
+	if sent := m.sent(t, s.item.sender); len(sent) == 0 || len(sent) > 7 {
+		t.Errorf("%d messages for one change: %v", len(sent), sent)
+	}
+}
+
+// TestManyChangesLeaveNothing: ten thousand states leak no memory, no goroutine, no item.
+func TestManyChangesLeaveNothing(t *testing.T) {
+	t.Parallel()
+	const changes = 10_000
+	s := newSettingOn(t, newPlainBus(t), running())
+	s.item.waitMenu(t, shows("No session is pending"))
+	states := []control.Snapshot{
+		with(running(), login()), running(), with(running(), many(3)...), working(with(running(), many(2)...), control.Working{ID: "ses_w", Title: "w", StartedAt: ago(0), ProgressAt: ago(0)}),
+		at(running(), "stopped", ""), with(running(), many(4)[1:]...),
+	}
+	begin := time.Now()
+	play := func(n int, mark string) (goroutines, heap, items int) {
+		for i := range n {
+			snap := fresh(states[i%len(states)])
+			snap.Status.Server.Version = fmt.Sprint(mark, i)
+			seen := s.item.drawn()
+			s.supervisor.say(snap)
+			// Each is drawn before the next comes: a slow reader gets the newest only.
+			if !s.item.news.await(func() bool { return s.item.drawn() > seen }) {
+				t.Fatalf("state %d isn't drawn", i)
+			}
+		}
+		s.says(running())
+		menu := s.item.waitMenu(t, shows("OpenCode 1.18.33 is running"))
+		before := strings.Count(s.tray.said(), "goroutines ")
+		if err := s.tray.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "counts", func() error {
+			if strings.Count(s.tray.said(), "goroutines ") == before {
+				return errors.New("not said")
+			}
+			return nil
+		})
+		said := s.tray.said()
+		if _, err := fmt.Sscanf(said[strings.LastIndex(said, "goroutines "):], "goroutines %d heap %d", &goroutines, &heap); err != nil {
+			t.Fatal(err)
+		}
+		return goroutines, heap, countNodes(menu)
+	}
+	goroutines, heap, items := play(200, "a")
+	after, heapAfter, itemsAfter := play(changes, "b")
+	t.Logf("%d changes in %v: goroutines %d → %d, heap %d → %d kB", changes, time.Since(begin), goroutines, after, heap>>10, heapAfter>>10)
+	if after > goroutines+2 || heapAfter > heap+1<<20 || itemsAfter != items {
+		t.Errorf("goroutines %d → %d, heap %d → %d, items %d → %d", goroutines, after, heap, heapAfter, items, itemsAfter)
+	}
+}
+
+func countNodes(n *node) int {
+	sum := 1
+	for _, c := range n.Children {
+		sum += countNodes(c)
+	}
+	return sum
+}
+
+// TestHosts: none at first, one that comes, restarts, hangs, and loses the icon.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	d := newDesk(t, b)
+	f, _ := d.supervise(t, fresh(running()))
+	p := d.tray(t)
+	eventually(t, "one line about it", func() error {
+		if n := strings.Count(p.said(), "no StatusNotifier host"); n != 1 {
+			return fmt.Errorf("%d times", n)
+		}
+		return nil
+	})
+	for range 5 {
+		h := newHost(t, b)
+		h.item(t).waitMenu(t, shows("OpenCode 1.18.33 is running"))
+		h.stop(t)
+	}
+	h := newHost(t, b)
+	item := h.item(t)
+	h.forget(item.sender)
+	h.waitShown(t, 1)
+	h.hang()
+	f.say(fresh(at(running(), "failed", "x"))) // the menu is there all the same
+	item.waitMenu(t, shows("OpenCode 1.18.33 failed…"))
+	h.answer()
+	h.stop(t)
+	h = newHost(t, b)
+	h.item(t).waitMenu(t, shows("OpenCode 1.18.33 failed…"))
+}
+
+// TestSupervisors: none, one that comes, ends, is killed, comes again, speaks nonsense, is of another version.
+func TestSupervisors(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	d := newDesk(t, b)
+	h := newHost(t, b)
+	d.tray(t)
+	item := h.item(t)
+	item.waitMenu(t, shows("No supervisor is running"))
+	item.waitMenu(t, shows("Set up: start the supervisor, now and at login"))
+	absent := iconOf(t, assets.Absent.Data())
+	item.waitLook(t, func(l look) bool { return l.Icon == absent })
+	for range 3 {
+		_, end := d.supervise(t, fresh(with(running(), login())))
+		item.waitMenu(t, shows("Pending (1)", "Fix the login…", "Resume session"))
+		end()
+		item.waitMenu(t, func(n *node) bool { return shows("No supervisor is running")(n) && lacks("Pending…")(n) })
+	}
+	other := fresh(running())
+	other.Status.Supervisor.Version = "0.9"
+	_, end := d.supervise(t, other)
+	item.waitMenu(t, shows("The supervisor is version 0.9, this tray 1.0…"))
+	end()
+	item.waitMenu(t, shows("No supervisor is running"))
+
+	nonsense, err := platform.Listen(d.paths.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for {
+			c, err := nonsense.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Write([]byte("220 mail.example ESMTP\r\n"))
+			_ = c.Close()
+		}
+	}()
+	if err := d.paths.RecordSocket(); err != nil {
+		t.Fatal(err)
+	}
+	item.waitMenu(t, shows("The supervisor can't be understood"))
+	if err := nonsense.Close(); err != nil {
+		t.Fatal(err)
+	}
+	d.supervise(t, fresh(running())) // it is heard at once, not only at the next try
+	item.waitMenu(t, shows("OpenCode 1.18.33 is running"))
+}
+
+func TestSecondTray(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	d := newDesk(t, b)
+	h := newHost(t, b)
+	first := d.tray(t)
+	h.item(t)
+	second := d.tray(t)
+	if status := second.wait(t); status != 0 || !strings.Contains(second.said(), "running already") {
+		t.Errorf("exit status %d: %s", status, second.said())
+	}
+	// In another desktop session of the same user it isn't the second.
+	other := *d
+	elsewhere := newBus(t)
+	other.env = append(slices.Clone(d.env), "DBUS_SESSION_BUS_ADDRESS="+elsewhere.Address())
+	there := newHost(t, elsewhere)
+	other.tray(t)
+	there.item(t)
+	first.end(t, syscall.SIGTERM)
+	if status := first.cmd.ProcessState.ExitCode(); status != 0 {
+		t.Errorf("exit status %d after SIGTERM", status)
+	}
+	d.tray(t)
+	h.waitRegistrations(t, 2)
+}
+
+func TestLogout(t *testing.T) {
+	t.Parallel()
+	address, logout := startBus(t)
+	d := newDesk(t, &bus{address: address})
+	d.supervise(t, fresh(running()))
+	p := d.tray(t)
+	eventually(t, "the tray is up", func() error {
+		if !strings.Contains(p.said(), "no StatusNotifier host") {
+			return errors.New("it said nothing")
+		}
+		return nil
+	})
+	logout()
+	if status := p.wait(t); status != 0 || strings.Contains(p.said(), "panic") {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+func TestNoDesktop(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, nil)
+	p := d.tray(t)
+	if status := p.wait(t); status != 1 || !strings.Contains(p.said(), "no desktop session") || strings.Contains(p.said(), "panic") {
+		t.Errorf("exit status %d: %s", status, p.said())
+	}
+}
+
+func TestQuit(t *testing.T) {
+	t.Parallel()
+	s := newSetting(t, running())
+	s.item.clickAt(t, "Quit tray (the server goes on)")
+	if status := s.tray.wait(t); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	if did := s.supervisor.did(); len(did) != 0 {
+		t.Errorf("acts: %q", did)
+	}
+}
+
+// TestNotifications: one at startup, escaped; a daemon that hangs holds nothing up;
+// and a notification that expires doesn't cost us the next host.
+func TestNotifications(t *testing.T) {
+	t.Parallel()
+	evil := login()
+	evil.Title = "<b>a & b</b>"
+	s := newSetting(t, with(running(), evil, stateOf("ses_b", restart.StatePending, "")))
+	n := s.notices.wait(t, func(note) bool { return true })
+	if n.Summary != "2 sessions wait for you" || !strings.Contains(n.Body, "&lt;b&gt;a &amp; b&lt;/b&gt;") || !strings.Contains(n.Body, "Nothing was resumed.") {
+		t.Errorf("%+v", n)
+	}
+	if !slices.Equal(n.Actions, []string{"show", "Show"}) {
+		t.Errorf("actions %q: consent never sits in a notification", n.Actions)
+	}
+	s.notices.expire(t, n.ID)
+	s.host.stop(t)
+	s.host = newHost(t, s.bus)
+	s.host.item(t)
+	s.notices.hang()
+	s.says(at(running(), "failed", "no more"))
+	s.item.waitMenu(t, shows("OpenCode 1.18.33 failed…"))
+	s.notices.waitStuck(t)
+	s.says(running())
+	s.item.waitMenu(t, shows("OpenCode 1.18.33 is running"))
+	s.notices.answer()
+}
+
+// script puts an executable of that name on the desk's PATH, which appends its
+// arguments, one a line, and its input to a file that is returned.
+func (d *desk) script(t testing.TB, name string, input bool) string {
+	t.Helper()
+	out := d.path(name + ".out")
+	text := "#!/bin/sh\n{ for a; do printf '%s\\n' \"$a\"; done; } >> '" + out + ".new'\n"
+	if input {
+		text += "cat >> '" + out + ".new'\n"
+	}
+	text += "mv '" + out + ".new' '" + out + "'\n"
+	d.write(t, text, "bin", name)
+	if err := os.Chmod(d.path("bin", name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func wantFile(t testing.TB, path, want string) {
+	t.Helper()
+	eventually(t, filepath.Base(path), func() error {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if got := strings.TrimSpace(string(b)); got != want {
+			return fmt.Errorf("%q, want %q", got, want)
+		}
+		return nil
+	})
+}
+
+// TestDesktopPrograms: terminal, clipboard and viewer get what they should, as they are.
+func TestDesktopPrograms(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	d := newDesk(t, b)
+	terminal, clip, viewer := d.script(t, "xdg-terminal-exec", false), d.script(t, "xclip", true), d.script(t, "xdg-open", false)
+	d.env = append(d.env, "PATH="+d.path("bin")+":/usr/bin:/bin", "DISPLAY=:99")
+	d.supervise(t, fresh(with(running(), login())))
+	h, n := newHost(t, b), newNotifications(t, b, "actions")
+	d.tray(t)
+	item := h.item(t)
+	item.waitMenu(t, shows("Pending (1)"))
+
+	item.clickAt(t, "Open log") // there is none
+	item.waitMenu(t, shows("The log was not opened…"))
+	d.write(t, "said\n", "state", "intermission", "log", "server.log")
+	item.clickAt(t, "Open log")
+	wantFile(t, viewer, d.path("state", "intermission", "log", "server.log"))
+	item.waitMenu(t, lacks("The log was not opened…"))
+
+	item.clickAt(t, "Pending (1)", "Fix the login…", "Copy session ID")
+	eventually(t, "the clipboard", func() error {
+		b, err := os.ReadFile(clip)
+		if err == nil && !strings.HasSuffix(strings.TrimSpace(string(b)), "ses_login") {
+			err = fmt.Errorf("%q", b)
+		}
+		return err
+	})
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	item.clickAt(t, "Pending (1)", "Fix the login…", "Open in terminal")
+	eventually(t, "the terminal", func() error {
+		b, err := os.ReadFile(terminal)
+		if err == nil && !strings.Contains(string(b), self+"\nopen\nses_login\n") {
+			err = fmt.Errorf("%q", b)
+		}
+		return err
+	})
+	if err := os.Remove(terminal); err != nil {
+		t.Fatal(err)
+	}
+	first := n.wait(t, func(n note) bool { return n.Summary == "1 session waits for you" })
+	n.invoke(t, first.ID, "show")
+	eventually(t, "what the notification told of", func() error {
+		b, err := os.ReadFile(terminal)
+		if err == nil && !strings.Contains(string(b), self+"\npending\n") {
+			err = fmt.Errorf("%q", b)
+		}
+		return err
+	})
+}
+
+func TestStartAtLogin(t *testing.T) {
+	t.Parallel()
+	s := newSetting(t, running())
+	entry := s.path("config", "autostart", "intermission-tray.desktop")
+	marked := func(as toggle) func(*node) bool {
+		return func(n *node) bool { l := n.find("Start at login"); return l != nil && l.Enabled && l.Toggle == as }
+	}
+	for range 2 {
+		s.item.waitMenu(t, marked(off))
+		s.item.clickAt(t, "Start at login")
+		s.item.waitMenu(t, marked(on))
+		if _, err := os.Stat(entry); err != nil {
+			t.Fatal(err)
+		}
+		s.item.clickAt(t, "Start at login")
+		s.item.waitMenu(t, marked(off))
+		if _, err := os.Stat(entry); !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	// The desktop's settings do it too.
+	s.item.clickAt(t, "Start at login")
+	s.item.waitMenu(t, marked(on))
+	if err := os.Remove(entry); err != nil {
+		t.Fatal(err)
+	}
+	s.item.waitMenu(t, marked(off))
+}
