@@ -136,8 +136,8 @@ func (n notices) observeOutcomes(s State) notices {
 			continue
 		}
 		n.seq = o.Seq
-		if !n.begun {
-			continue // before our time
+		if !n.begun || s.answers(o) {
+			continue // before our time, or told already
 		}
 		words, known := endings[o.What]
 		if !known {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"intermission/restart"
 	"intermission/supervisor/control"
 )
 
@@ -182,4 +183,34 @@ func TestClockSetBack(t *testing.T) {
 	s.sees(with(running(), many(2)...))
 	s.passes(time.Minute)
 	s.wantNotices(t, "pending 1 session waits for you: “Session 0”. Nothing was resumed.", "pending 2 sessions wait for you: New: “Session 1”. Nothing was resumed.")
+}
+
+// TestARefusalIsToldOnce: the supervisor's word of it and the answer to the click
+// come in either order.
+func TestARefusalIsToldOnce(t *testing.T) {
+	t.Parallel()
+	p := stateOf("ses_a", restart.StatePending, "")
+	resume := Action{Verb: Resume, Session: p.ID, At: p.SuspendedAt}
+	refused := control.Outcome{Seq: 1, ID: p.ID, SuspendedAt: p.SuspendedAt, What: "refused", Reason: "500"}
+	for _, answerFirst := range []bool{true, false} {
+		s := told()
+		s.sees(with(running(), p))
+		s.notices = nil
+		s.clicks(resume)
+		answer := func() { s.do(Input{Done: &Done{Action: resume, Outcome: "refused", Reason: "500"}}) }
+		if answerFirst {
+			answer()
+		}
+		s.sees(outcomes(with(running(), p), refused))
+		if !answerFirst {
+			answer()
+		}
+		s.passes(time.Hour)
+		s.wantNotices(t, "act Intermission: “ses_a” was not resumed: 500")
+	}
+	s := told() // somebody else's click
+	s.sees(with(running(), p))
+	s.notices = nil
+	s.sees(outcomes(with(running(), p), refused))
+	s.wantNotices(t, "ended Not going on: “ses_a” was not resumed, and stays pending. 500")
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"intermission/platform"
@@ -33,6 +34,8 @@ type State struct {
 	Under   map[Action]bool // acts under way
 	Message string          // what came of the last act, when it isn't plain to see
 	said    time.Time       // when Message was set
+
+	answered []Action // the latest resumes that were answered with a refusal or "unknown"
 
 	Login     bool // the tray starts at login
 	LoginSeen bool // Login is known
@@ -92,6 +95,15 @@ type Effect struct {
 // messageStays is how long the outcome of an act stays in the menu.
 const messageStays = 5 * time.Minute
 
+// maxAnswered bounds State.answered. The supervisor tells of an outcome at about the time it answers.
+const maxAnswered = 16
+
+// answers says that the answer to a click of this tray tells of that outcome, has or will.
+func (s State) answers(o control.Outcome) bool {
+	a := Action{Verb: Resume, Session: o.ID, At: o.SuspendedAt}
+	return (o.What == "refused" || o.What == "unknown") && (s.Under[a] || slices.Contains(s.answered, a))
+}
+
 // Reduce gives the state after in, and what is to be done. It is pure, and leaves s as it was.
 func Reduce(s State, in Input) (State, []Effect) {
 	s.Now = in.At
@@ -139,6 +151,9 @@ func (s State) done(d Done) State {
 	name := s.sessionName(d.Action.Session)
 	s.said = s.Now
 	s.Message = restart.PlainText(s.doneWords(d, name), 2*maxReason)
+	if d.Action.Verb == Resume && d.Outcome != "resumed" {
+		s.answered = append(s.answered[max(0, len(s.answered)-maxAnswered+1):len(s.answered):len(s.answered)], d.Action)
+	}
 	if d.Outcome != "resumed" { // that ended at once: the supervisor tells of it
 		s.notices = s.notices.add(kindAct, item{id: d.Action.Session, at: d.Action.At, what: cmp.Or(d.Outcome, string(d.Action.Verb)), body: s.Message, now: true})
 	}
