@@ -9,6 +9,9 @@ import (
 // surface is a tray that can be drawn on. Elements of a parent stand in the order
 // in which they were added; there is no insertion.
 type surface interface {
+	// begin and end enclose changes of items that belong together.
+	begin()
+	end()
 	setIcon(assets.Icon)
 	setTitle(string)
 	setTooltip(string)
@@ -48,7 +51,9 @@ type drawing struct {
 
 // draw makes the surface show m.
 func (r *renderer) draw(m Menu) {
+	r.surface.begin()
 	r.sync(&r.root, m.Items)
+	r.surface.end()
 	if !r.drawn || r.menu.Icon != m.Icon {
 		r.surface.setIcon(m.Icon)
 	}
@@ -76,9 +81,7 @@ func (r *renderer) sync(parent *drawing, want []Item) {
 		if i == len(parent.children) {
 			parent.children = append(parent.children, &drawing{item: w, element: r.surface.add(parent.element, w)})
 		}
-		d := parent.children[i]
-		d.update(w)
-		r.sync(d, w.Items)
+		r.update(parent.children[i], w)
 	}
 	r.eraseFrom(parent, len(want))
 }
@@ -92,7 +95,17 @@ func sameItem(a, b Item) bool {
 	return a.Key == b.Key && a.Action == b.Action && a.Separator == b.Separator && a.Submenu == b.Submenu && a.Checkable == b.Checkable
 }
 
-func (d *drawing) update(w Item) {
+// update makes a drawing look as w. One that is hidden isn't touched, and holds
+// nothing: on Windows any other change would show it again.
+func (r *renderer) update(d *drawing, w Item) {
+	if w.Hidden {
+		r.eraseFrom(d, 0)
+		if !d.item.Hidden {
+			d.element.setHidden(true)
+		}
+		d.item.Hidden = true
+		return
+	}
 	if d.item.Title != w.Title {
 		d.element.setTitle(w.Title)
 	}
@@ -102,10 +115,11 @@ func (d *drawing) update(w Item) {
 	if d.item.Checked != w.Checked {
 		d.element.setChecked(w.Checked)
 	}
-	if d.item.Hidden != w.Hidden {
-		d.element.setHidden(w.Hidden)
+	if d.item.Hidden {
+		d.element.setHidden(false)
 	}
 	d.item = w
+	r.sync(d, w.Items)
 }
 
 // eraseFrom erases the children from the n-th on, the last first.

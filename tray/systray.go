@@ -4,7 +4,6 @@ package tray
 
 import (
 	"fmt"
-	"sync"
 
 	"fyne.io/systray"
 
@@ -15,13 +14,17 @@ import (
 // desktopTray is the system's tray, by systray. There is one a process.
 type desktopTray struct {
 	clicks func(Action)
-	wg     sync.WaitGroup // a goroutine for each item that can be clicked
+	bus    *platform.MenuBus
 }
 
 // newTray makes the tray; a click on one of its items is given to clicks, which
 // may be called from any goroutine and must not block for long.
 func newTray(clicks func(Action)) (*desktopTray, error) {
-	return &desktopTray{clicks: clicks}, nil
+	bus, err := platform.OpenMenuBus()
+	if err != nil {
+		return nil, fmt.Errorf("cannot show the tray: %w", err)
+	}
+	return &desktopTray{clicks: clicks, bus: bus}, nil
 }
 
 // run shows the tray until quit is called. first is what it looks like before it
@@ -44,7 +47,13 @@ func (t *desktopTray) run(first Menu, ready func()) (err error) {
 	return nil
 }
 
-func (t *desktopTray) quit() { systray.Quit() }
+func (t *desktopTray) quit() {
+	t.bus.Abandon()
+	systray.Quit()
+}
+
+func (t *desktopTray) begin() { t.bus.Hold() }
+func (t *desktopTray) end()   { t.bus.Release() }
 
 // opened receives when the menu is opened, on systems that tell.
 func (t *desktopTray) opened() <-chan struct{} { return systray.TrayOpenedCh }
@@ -96,7 +105,7 @@ func (t *desktopTray) attend(e *trayItem, a Action) {
 	}
 	clicked, gone := make(chan struct{}, 1), make(chan struct{}) // one place: a click isn't lost while another is passed on
 	e.ClickedCh, e.gone = clicked, gone
-	t.wg.Go(func() {
+	go func() { // until the item is removed, or the process ends
 		for {
 			select {
 			case <-gone:
@@ -108,7 +117,7 @@ func (t *desktopTray) attend(e *trayItem, a Action) {
 				t.clicks(a)
 			}
 		}
-	})
+	}()
 }
 
 // trayItem is an item of the system's tray.

@@ -316,7 +316,9 @@ func TestManyChangesLeaveNothing(t *testing.T) {
 			}
 		}
 		s.says(running())
-		menu := s.item.waitMenu(t, shows("OpenCode 1.18.33 is running"))
+		menu := s.item.waitMenu(t, func(n *node) bool {
+			return shows("OpenCode 1.18.33 is running")(n) && shows("No session is pending")(n) && shows("Stop server")(n) && lacks("At work…")(n)
+		})
 		before := strings.Count(s.tray.said(), "goroutines ")
 		if err := s.tray.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 			t.Fatal(err)
