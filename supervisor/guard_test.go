@@ -117,38 +117,48 @@ func TestWhatItWaitedForIsKnownAfterACrash(t *testing.T) {
 // prompt puts a new session to work, as a user's client does.
 func (b *bed) prompt(text string) (session string) {
 	b.t.Helper()
+	var made struct{ Data struct{ ID string } }
+	b.post("/api/session", map[string]any{"location": map[string]string{"directory": b.dir}}, &made)
+	b.post("/api/session/"+made.Data.ID+"/prompt", map[string]string{"text": text}, &struct{}{})
+	return made.Data.ID
+}
+
+// ask calls the server's API, as a user's client does; answer nil is that none is expected.
+func (b *bed) ask(method, path string, body, answer any) {
+	b.t.Helper()
 	r, ok := loadRecord(b.o.Paths.ServerRecord)
 	if !ok {
 		b.t.Fatal("no record")
 	}
-	post := func(path string, body, answer any) {
-		b.t.Helper()
-		doc, err := json.Marshal(body)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		req, err := http.NewRequestWithContext(b.t.Context(), http.MethodPost, r.URL+path, bytes.NewReader(doc))
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		req.SetBasicAuth(opencode.Username, r.Password)
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := http.DefaultClient.Do(req)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			b.t.Fatalf("%s: %s", path, resp.Status)
-		}
-		if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
-			b.t.Fatal(err)
-		}
+	doc, err := json.Marshal(body)
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	var made struct{ Data struct{ ID string } }
-	post("/api/session", map[string]any{"location": map[string]string{"directory": b.dir}}, &made)
-	post("/api/session/"+made.Data.ID+"/prompt", map[string]string{"text": text}, &struct{}{})
-	return made.Data.ID
+	req, err := http.NewRequestWithContext(b.t.Context(), method, r.URL+path, bytes.NewReader(doc))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.SetBasicAuth(opencode.Username, r.Password)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		b.t.Fatalf("%s: %s", path, resp.Status)
+	}
+	if answer == nil {
+		return
+	}
+	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *bed) post(path string, body, answer any) {
+	b.t.Helper()
+	b.ask(http.MethodPost, path, body, answer)
 }
 
 // TestNobodyStartsWhileTheLedgerCantBeOpened: what can't be parked must not be resumed by others.

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"intermission/platform"
 	"intermission/restart"
@@ -77,34 +74,18 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
 	if err != nil {
 		s.Log.Error("what is active could not be written to the ledger", "error", err)
 	}
-	if err := ledger.SetWaiting(context.WithoutCancel(ctx), s.waiting(ctx, c, active)); err != nil {
+	if err := ledger.SetWaiting(context.WithoutCancel(ctx), s.waiting(ctx, c, anywhere(active))); err != nil {
 		s.Log.Warn("what sessions wait for could not be written to the ledger", "error", err)
 	}
 }
 
-// waiting asks what each active session waits for. It is only shown: who doesn't answer is left out.
-func (s *supervisor) waiting(ctx context.Context, c *incarnation, active []string) map[string]string {
-	about, err := s.database.Describe(ctx, active)
-	if err != nil {
-		s.Log.Warn("the directories of active sessions are not known", "error", err)
+// anywhere gives sessions whose directories aren't known.
+func anywhere(ids []string) map[string]string {
+	sessions := make(map[string]string, len(ids))
+	for _, id := range ids {
+		sessions[id] = ""
 	}
-	var mu sync.Mutex
-	waiting := map[string]string{}
-	var ask errgroup.Group
-	ask.SetLimit(8)
-	for _, id := range active {
-		ask.Go(func() error {
-			what, err := c.client.Waiting(ctx, id, about[id].Directory)
-			if err == nil && what != "" {
-				mu.Lock()
-				waiting[id] = what
-				mu.Unlock()
-			}
-			return nil
-		})
-	}
-	_ = ask.Wait() // none fails
-	return waiting
+	return sessions
 }
 
 // stopFailed says what kept the server, or its end, from being dealt with in time.

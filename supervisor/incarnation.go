@@ -35,6 +35,7 @@ type incarnation struct {
 	shield atomic.Pointer[platform.ServerLock]
 	behind atomic.Bool                         // the ledger has missed an event
 	tree   atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
+	asked  *asked
 
 	// aborts is of what follows, and held while an event is taken in and while what is
 	// active is suspended, so that an interrupt comes wholly before or after.
@@ -90,7 +91,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	c := &incarnation{
 		record: r, start: st, seq: seq,
 		client: opencode.Connect(r.Incarnation), guard: g,
-		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]int64{},
+		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]int64{}, asked: newAsked(),
 	}
 	if c.guard == nil {
 		c.guard = s.guardOf(r, c.gone)
@@ -115,6 +116,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 		s.shieldLock() // its file may have been removed while it started
 	}
 	s.workers.Go(func() { s.listen(ctx, c) })
+	s.workers.Go(func() { s.attendAsked(ctx, c) })
 	s.workers.Go(func() { c.await(s.life, gone) })
 	s.workers.Go(func() { s.lose(c.guard, c.gone) })
 	s.workers.Go(func() { s.conclude(c) })
@@ -190,6 +192,9 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 		if e.Kind != restart.EventAsked {
 			handle(e)
 		}
+		if e.Kind == restart.EventAsked || e.Kind == restart.EventProgress && s.roster.waits(e.Session) {
+			c.asked.add(e.Directory, e.Session)
+		}
 		select {
 		case asides <- e:
 		default: // the next one does as well
@@ -240,8 +245,6 @@ func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-c
 			switch {
 			case !ok:
 				return
-			case e.Kind == restart.EventAsked && !c.guard.stopping.Load():
-				s.noteWaiting(ctx, c, e)
 			case !pending:
 				due.Reset(rememberAfter)
 				pending = true
@@ -257,20 +260,6 @@ func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-c
 				pending = true
 			}
 		}
-	}
-}
-
-// noteWaiting notes what a session waits for: after a crash nobody could tell.
-func (s *supervisor) noteWaiting(ctx context.Context, c *incarnation, e restart.Event) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	ledger, _ := s.book()
-	what, err := c.client.Waiting(ctx, e.Session, e.Directory)
-	if err == nil {
-		err = ledger.SetWaiting(ctx, map[string]string{e.Session: what})
-	}
-	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("what a session waits for is not known", "session", e.Session, "error", err)
 	}
 }
 
@@ -294,6 +283,7 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	clear(c.aborted) // others may execute by now than those that were interrupted
 	c.aborts.Unlock()
 	s.roster.resync(active, asked)
+	c.asked.add("", active...)
 	return ledger.Reconcile(ctx, s.database)
 }
 

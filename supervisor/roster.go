@@ -12,9 +12,9 @@ import (
 )
 
 // roster is who executes in the current incarnation, since when, and when each
-// last did something. It is safe for concurrent use. changed is called, with no
-// lock held, when somebody came or went, fell silent for control.QuietAfter, or
-// did something after that; not at every progress.
+// last did something, and what it waits for. It is safe for concurrent use. changed
+// is called, with no lock held, when somebody came or went, waits for something else,
+// fell silent for control.QuietAfter, or did something after that; not at every progress.
 type roster struct {
 	changed func()
 
@@ -29,7 +29,8 @@ type execution struct {
 	started  int64 // Unix milliseconds; names it
 	began    time.Time
 	progress time.Time
-	quiet    bool // its silence was told
+	quiet    bool   // its silence was told
+	waiting  string // "permission", "question" or ""
 }
 
 // past is what is remembered of a session that worked: no two executions of it
@@ -66,11 +67,9 @@ func (r *roster) take(e restart.Event) bool {
 		if x == nil {
 			return false // a late word of one that has ended
 		}
-		x.progress = time.Now()
-		if !x.quiet {
-			return false // the timer finds out that it came too early
+		if !x.move() {
+			return false
 		}
-		x.quiet = false
 	case x == nil:
 		return false
 	default:
@@ -78,6 +77,38 @@ func (r *roster) take(e restart.Event) bool {
 	}
 	r.arm()
 	return true
+}
+
+// move notes that it did something. It tells whether that is shown: else the timer
+// finds out that it came too early. r.mu is held.
+func (x *execution) move() bool {
+	was := x.quiet
+	x.progress, x.quiet = time.Now(), false
+	return was
+}
+
+// wait notes what execution started of a session waits for; "" for nothing any more.
+// To ask, and to be answered, is to do something.
+func (r *roster) wait(id string, started int64, what string) {
+	r.mu.Lock()
+	x := r.working[id]
+	if x == nil || x.started != started || x.waiting == what {
+		r.mu.Unlock()
+		return
+	}
+	x.waiting = what
+	x.move()
+	r.arm()
+	r.mu.Unlock()
+	r.changed()
+}
+
+// waits tells whether the session is known to wait for something.
+func (r *roster) waits(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x := r.working[id]
+	return x != nil && x.waiting != ""
 }
 
 // enter begins an execution. Its name is new, whatever clocks do. r.mu is held.
@@ -171,7 +202,9 @@ func (r *roster) list() []control.Working {
 	defer r.mu.Unlock()
 	list := []control.Working{}
 	for id, x := range r.working {
-		list = append(list, control.Working{ID: id, StartedAt: x.started, ProgressAt: max(x.started, x.progress.UnixMilli())})
+		list = append(list, control.Working{
+			ID: id, StartedAt: x.started, ProgressAt: max(x.started, x.progress.UnixMilli()), Quiet: x.quiet, WaitingFor: x.waiting,
+		})
 	}
 	slices.SortFunc(list, func(a, b control.Working) int {
 		return cmp.Or(cmp.Compare(a.StartedAt, b.StartedAt), cmp.Compare(a.ID, b.ID))

@@ -76,7 +76,13 @@ func TestSilenceIsToldOnce(t *testing.T) {
 			t.Errorf("%+v, started at %d", x, start)
 		}
 		w.wait(control.QuietAfter-time.Second, 0)
+		if w.one().Quiet {
+			t.Error("quiet before its time")
+		}
 		w.wait(time.Second, 1)
+		if !w.one().Quiet {
+			t.Error("not quiet")
+		}
 		w.idle()
 		w.wait(time.Hour, 0)
 		before := w.told.Load()
@@ -86,6 +92,55 @@ func TestSilenceIsToldOnce(t *testing.T) {
 			t.Errorf("told %d times that it does something again", n)
 		}
 		w.wait(control.QuietAfter, 1)
+	})
+}
+
+// A session that works steadily says so in no snapshot, and is never called quiet.
+func TestSteadyWorkIsNeverQuiet(t *testing.T) {
+	watch(t, func(w *watched) {
+		w.event(restart.EventStarted, "ses_1")
+		for range 120 { // each time as late as can be
+			w.wait(control.QuietAfter-time.Millisecond, 0)
+			if w.one().Quiet {
+				t.Fatal("it is called quiet")
+			}
+			w.event(restart.EventProgress, "ses_1")
+		}
+	})
+}
+
+// Who asks and who is answered is told once, and neither is silence.
+func TestWhatASessionWaitsForIsTold(t *testing.T) {
+	watch(t, func(w *watched) {
+		w.event(restart.EventStarted, "ses_1")
+		started := w.one().StartedAt
+		says := func(what string, told int64) {
+			t.Helper()
+			before := w.told.Load()
+			w.roster.wait("ses_1", started, what)
+			if n := w.told.Load() - before; n != told || w.waits("ses_1") != (what != "") || w.one().WaitingFor != what {
+				t.Errorf("%q: told %d times; %+v", what, n, w.one())
+			}
+		}
+		says("", 0)
+		w.wait(control.QuietAfter, 1)
+		says("permission", 1)
+		says("permission", 0)
+		if w.one().Quiet {
+			t.Error("quiet while it asks")
+		}
+		w.wait(5*time.Hour, 1)
+		says("", 1)
+		if x := w.one(); x.Quiet || x.ProgressAt != time.Now().UnixMilli() {
+			t.Errorf("once answered: %+v", x)
+		}
+		says("question", 1)
+		w.event(restart.EventInterrupted, "ses_1")
+		w.event(restart.EventStarted, "ses_1")
+		w.roster.wait("ses_1", started, "question") // a late answer, of the execution before
+		if w.one().WaitingFor != "" {
+			t.Error("an execution waits for what the one before did")
+		}
 	})
 }
 

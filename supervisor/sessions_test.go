@@ -3,6 +3,7 @@ package supervisor
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,6 +83,47 @@ func TestInterruptIsOfOneExecution(t *testing.T) {
 	b.phase(Running)
 	if p, err := b.client.Pending(ctx); err != nil || len(p.Pending) != 0 {
 		t.Errorf("what its user interrupted is pending: %+v, %v", p, err)
+	}
+}
+
+// What a session at work waits for is in the status as long as it does, also when
+// its asking was missed.
+func TestWhatAWorkingSessionWaitsFor(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	b.phase(Running)
+	id := b.prompt("[[permission]] [[slow n=9999 ms=20]]")
+	waits := func(what string) {
+		t.Helper()
+		var list []control.Working
+		b.until(fmt.Sprintf("waiting for %q", what), func() bool {
+			st, err := b.client.Status(t.Context())
+			list = st.Sessions.Working
+			return err == nil && len(list) == 1 && list[0].ID == id && list[0].WaitingFor == what
+		}, func() any { return list })
+	}
+	waits("permission")
+	var said struct{ Data []struct{ ID string } }
+	b.ask(http.MethodGet, "/api/session/"+id+"/permission", nil, &said)
+	b.post("/api/session/"+id+"/permission/"+said.Data[0].ID+"/reply", map[string]string{"reply": "once"}, nil)
+	waits("")
+}
+
+// Whom the ledger or the stream knows nothing of is asked once, in whatever numbers they come.
+func TestNobodyAskedIsDropped(t *testing.T) {
+	t.Parallel()
+	a := newAsked()
+	for i := range 1000 { // nobody takes them meanwhile
+		a.add("/d", fmt.Sprint(i))
+	}
+	a.add("", "0", "new")
+	<-a.due
+	if list := a.take(); len(list) != 1001 || list["0"] != "/d" || list["999"] != "/d" {
+		t.Errorf("%d of 1001 were kept; 0 in %q", len(list), list["0"])
+	}
+	if list := a.take(); len(list) != 0 {
+		t.Errorf("taken twice: %v", list)
 	}
 }
 

@@ -84,7 +84,9 @@ func (t *titles) missed() {
 	t.failed = time.Now()
 }
 
-func plainTitle(d restart.Description) string { return restart.PlainText(restart.Name(d.Title, d.LastPrompt), 200) }
+func plainTitle(d restart.Description) string {
+	return restart.PlainText(restart.Name(d.Title, d.LastPrompt), 200)
+}
 
 // refreshTitles looks up what is due: each session when it has started, and then
 // each 30 s at most while somebody looks or it does something.

@@ -70,8 +70,11 @@ type Working struct {
 	StartedAt int64  `json:"startedAt"` // Unix milliseconds: when its execution was first seen; names the execution
 	// ProgressAt is when it last did something (text, tool, step), Unix milliseconds.
 	// A snapshot tells it when a session falls silent for QuietAfter, and when it
-	// does something again; in between it may be that much behind.
-	ProgressAt int64 `json:"progressAt"`
+	// does something again; in between it may be that much behind, so that the age of
+	// it is not the length of a silence. Quiet says that it is.
+	ProgressAt int64  `json:"progressAt"`
+	Quiet      bool   `json:"quiet"`      // it has done nothing for QuietAfter
+	WaitingFor string `json:"waitingFor"` // permission, question or "": then it is its user who is silent
 }
 
 // QuietAfter is how long a session does nothing before watchers are told.

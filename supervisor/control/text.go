@@ -101,8 +101,11 @@ func (t Text) working(w Working) string {
 		title = "(none)"
 	}
 	line := fmt.Sprintf("%s  %s  for %s", t.paint(strong, clean(w.ID, maxLine)), title, span(t.since(w.StartedAt)))
-	if silent := t.since(w.ProgressAt); silent >= QuietAfter {
-		line += ", " + t.paint(warn, "no progress for "+span(silent))
+	switch {
+	case w.WaitingFor != "":
+		line += ", " + t.paint(warn, "waits for a "+clean(w.WaitingFor, maxLine))
+	case w.Quiet:
+		line += ", " + t.paint(warn, "no progress for "+span(t.since(w.ProgressAt)))
 	}
 	return line
 }

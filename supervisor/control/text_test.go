@@ -47,9 +47,10 @@ func TestText(t *testing.T) {
 			URL: "http://127.0.0.1:49374", RSSBytes: 200 << 20, Adopted: true, Restarts: 2,
 			LastExit: &Exit{Code: 1, At: ago(time.Hour)},
 		},
-		Sessions: SessionStatus{Active: []string{"ses_a", "ses_b"}, Pending: 3, Working: []Working{
-			{ID: "ses_a", Title: "Fix the login page", StartedAt: ago(12*time.Minute + 40*time.Second).UnixMilli(), ProgressAt: ago(5 * time.Minute).UnixMilli()},
-			{ID: "ses_b", StartedAt: ago(9 * time.Second).UnixMilli(), ProgressAt: ago(QuietAfter - time.Millisecond).UnixMilli()},
+		Sessions: SessionStatus{Active: []string{"ses_a", "ses_b", "ses_c"}, Pending: 3, Working: []Working{
+			{ID: "ses_a", Title: "Fix the login page", StartedAt: ago(12*time.Minute + 40*time.Second).UnixMilli(), ProgressAt: ago(5 * time.Minute).UnixMilli(), Quiet: true},
+			{ID: "ses_b", StartedAt: ago(9 * time.Second).UnixMilli(), ProgressAt: ago(5 * time.Minute).UnixMilli()},
+			{ID: "ses_c", StartedAt: ago(time.Hour).UnixMilli(), ProgressAt: ago(59 * time.Minute).UnixMilli(), Quiet: true, WaitingFor: "permission"},
 		}},
 	}
 	failing := Status{
