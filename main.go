@@ -188,94 +188,126 @@ func untilStopped() (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
 
-type runCommand struct{}
+type runCommand struct {
+	atLogin
+	Quiet bool `help:"Write the log to its file only."`
+}
 
-func (runCommand) Run(s *surroundings) error {
-	paths, config, log, err := s.settle("intermission.log")
+func (c *runCommand) Run(s *surroundings) error {
+	if c.Autostart != "" {
+		return c.switchOn(s, "The supervisor", "run", tray.SuperviseAtLogin)
+	}
+	paths, err := platform.FindPaths(s.getenv)
+	if err != nil {
+		return err
+	}
+	config, err := s.config(paths)
+	if err != nil {
+		return err
+	}
+	log, err := openLog(paths, "intermission.log", config.Log)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
+	var out io.Writer = log
+	if !c.Quiet {
+		out = io.MultiWriter(log, s.stderr)
+	}
 	// A reader of our standard error that goes away must not end us. Ignoring the
 	// signal would do the same to the server, which inherits that.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilStopped()
 	defer stop()
 	return supervisor.Run(ctx, supervisor.Options{
-		Version: programVersion(), Paths: paths, Config: config,
-		Log: slog.New(slog.NewTextHandler(io.MultiWriter(log, s.stderr), nil)),
+		Version: programVersion(), Paths: paths, Config: config, Log: slog.New(slog.NewTextHandler(out, nil)),
 	})
 }
 
-// settle finds the paths and the configuration, and opens a log of ours.
-func (s *surroundings) settle(logName string) (paths platform.Paths, config supervisor.Config, log io.WriteCloser, err error) {
-	if paths, err = platform.FindPaths(s.getenv); err != nil {
-		return paths, config, nil, err
-	}
+// config reads the configuration.
+func (s *surroundings) config(paths platform.Paths) (supervisor.Config, error) {
 	if name := s.getenv("INTERMISSION_CONFIG"); name != "" {
 		if _, err := os.Stat(name); err != nil {
-			return paths, config, nil, fmt.Errorf("INTERMISSION_CONFIG names a file that can't be read: %w; create it, or unset the variable", err)
+			return supervisor.Config{}, fmt.Errorf("INTERMISSION_CONFIG names a file that can't be read: %w; create it, or unset the variable", err)
 		}
 	}
-	if config, err = supervisor.LoadConfig(paths.ConfigFile); err != nil {
-		return paths, config, nil, err
-	}
+	return supervisor.LoadConfig(paths.ConfigFile)
+}
+
+// openLog opens a log of ours, rotated and capped.
+func openLog(paths platform.Paths, name string, bounds supervisor.LogConfig) (io.WriteCloser, error) {
 	if err := platform.EnsurePrivateDir(paths.Log); err != nil {
-		return paths, config, nil, err
+		return nil, err
 	}
 	const mega = 1 << 20
-	return paths, config, &timberjack.Logger{
-		Filename: filepath.Join(paths.Log, logName), FileMode: 0o600,
-		MaxSize:    int((config.Log.MaxSize + mega - 1) / mega),
-		MaxBackups: max(config.Log.Keep, 1), // its 0 keeps all
+	return &timberjack.Logger{
+		Filename: filepath.Join(paths.Log, name), FileMode: 0o600,
+		MaxSize:    int((bounds.MaxSize + mega - 1) / mega),
+		MaxBackups: max(bounds.Keep, 1), // its 0 keeps all
 	}, nil
 }
 
-type trayCommand struct {
-	Autostart string `enum:"on,off," default:"" placeholder:"on|off" help:"Switch the start of the tray at login on or off, and do no more."`
+// atLogin is the flag of the commands that can be started at login.
+type atLogin struct {
+	Autostart string `enum:"on,off," default:"" placeholder:"on|off" help:"Switch its start at login on or off, and do no more."`
 }
 
-func (c *trayCommand) Run(s *surroundings) error {
+func (a *atLogin) switchOn(s *surroundings, who, command string, at func(self string, on bool) error) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program itself: %w", err)
 	}
-	if c.Autostart != "" {
-		return c.switchAutostart(s, self)
+	on := a.Autostart == "on"
+	if err := at(self, on); err != nil {
+		return err
 	}
-	paths, config, log, err := s.settle("tray.log")
+	text := who + " is not started at login any more.\n"
+	if on {
+		text = fmt.Sprintf("%s is started at login. To start it now: intermission %s\n", who, command)
+	}
+	return s.print(map[string]bool{"autostart": on}, text)
+}
+
+type trayCommand struct{ atLogin }
+
+func (c *trayCommand) Run(s *surroundings) error {
+	if c.Autostart != "" {
+		return c.switchOn(s, "The tray", "tray", tray.StartAtLogin)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program itself: %w", err)
+	}
+	paths, err := platform.FindPaths(s.getenv)
+	if err != nil {
+		return err
+	}
+	options := tray.Options{Version: programVersion()}
+	config, err := s.config(paths)
+	if err != nil { // at login nobody sees an error but in the menu
+		config, options.ConfigFault = supervisor.DefaultConfig(), err.Error()
+	}
+	log, err := openLog(paths, "tray.log", config.Log)
 	if err != nil {
 		return err
 	}
 	defer log.Close()
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // whoever reads our standard error may go away
-	ctx, stop := untilStopped()
-	defer stop()
-	options := tray.Options{Version: programVersion(), Notify: config.Notify.Enabled, StallAfter: config.Notify.StallAfter}
+	options.Notify, options.StallAfter = config.Notify.Enabled, config.Notify.StallAfter
 	options.Home, _ = os.UserHomeDir() // without it directories are shown in full
 	for _, q := range config.Notify.Quiet {
 		options.Quiet = append(options.Quiet, tray.QuietHours(q))
 	}
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // whoever reads our standard error may go away
+	ctx, stop := untilStopped()
+	defer stop()
 	err = tray.Run(ctx, tray.Config{
 		Options: options, Paths: paths, Self: self,
-		Log: slog.New(slog.NewTextHandler(io.MultiWriter(log, s.stderr), nil)),
+		Log: slog.New(slog.NewMultiHandler(slog.NewTextHandler(log, nil), slog.NewTextHandler(s.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))),
 	})
 	if running := (tray.AlreadyRunningError{}); errors.As(err, &running) {
 		return s.print(map[string]bool{"already": true}, running.Error()+"\n")
 	}
 	return err
-}
-
-func (c *trayCommand) switchAutostart(s *surroundings, self string) error {
-	on := c.Autostart == "on"
-	if err := tray.StartAtLogin(self, on); err != nil {
-		return err
-	}
-	text := "The tray is not started at login any more.\n"
-	if on {
-		text = "The tray is started at login. To start it now: intermission tray\n"
-	}
-	return s.print(map[string]bool{"autostart": on}, text)
 }
 
 // serverCommand is each command that one call answers with the status.

@@ -16,6 +16,7 @@ type Notice struct {
 	Title  string // plain text, ours; one line
 	Body   string // plain text, untrusted: it is shown as text whatever is in it; may have lines
 	Urgent bool
+	NoShow bool // there is nothing more to be shown: it has no button
 }
 
 // notifyTimeout bounds one Send, waiting for an earlier one included.

@@ -215,7 +215,7 @@ func notification(notice Notice, can []string) notify.Notification {
 	if slices.Contains(can, "body-markup") {
 		note.Body = markup.Replace(note.Body)
 	}
-	if slices.Contains(can, "actions") {
+	if !notice.NoShow && slices.Contains(can, "actions") {
 		note.Actions = []notify.Action{{Key: showAction, Label: "Show"}}
 	}
 	note.SetUrgency(notify.UrgencyNormal)

@@ -154,7 +154,7 @@ func TestNoticeAsTheDaemonCanShowIt(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			daemon := startNotifications(t, bus, tt.can...)
 			defer func() { _ = daemon.conn.Close() }()
-			must(t, newNotifier(t).Send(t.Context(), Notice{"k", "A <title> & more\nlines", nasty, tt.urgent}))
+			must(t, newNotifier(t).Send(t.Context(), Notice{Kind: "k", Title: "A <title> & more\nlines", Body: nasty, Urgent: tt.urgent}))
 			got := daemon.shown(t)
 			if got.body != tt.body || got.summary != "A <title> & more lines" || !slices.Equal(got.actions, tt.actions) {
 				t.Errorf("%+v", got)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-const clipboardHint = "install wl-clipboard (Wayland) or xclip"
+const clipboardHint = "install wl-clipboard (Wayland) or xclip, and start the tray again"
 
 // terminals are the terminal programs that take a command as a vector, with what
 // stands before it, those first that belong to a desktop. (Terminals that take a

@@ -50,7 +50,7 @@ func (d *Desktop) keepRegistered(ctx context.Context, item string, settle, patie
 	w.watcherIs(w.owner(ctx, watcherName))
 	if w.watcher == "" && ctx.Err() == nil && d.bus.Connected() {
 		w.awaited = true
-		d.log.Info("no StatusNotifier host: the icon appears when one starts; on GNOME install the AppIndicator extension")
+		d.log.Warn("no StatusNotifier host: the icon appears when one starts; on GNOME install the AppIndicator extension")
 	}
 	for {
 		select {

@@ -48,11 +48,11 @@ func (a *actor) do(ctx context.Context, act Action) Done {
 	case Open:
 		err = platform.OpenTerminal([]string{a.self, "open", act.Session}, "")
 	case OpenLog:
-		err = a.openLog()
+		err = a.openLog(act.Shown == "running")
 	case LoginOn, LoginOff:
 		err = StartAtLogin(a.self, act.Verb == LoginOn)
 	case SetUp:
-		if err = supervisorEntry(a.self).Enable(); err == nil {
+		if err = SuperviseAtLogin(a.self, true); err == nil {
 			err = a.supervise(ctx)
 		}
 	case StartSupervisor:
@@ -67,14 +67,20 @@ func (a *actor) do(ctx context.Context, act Action) Done {
 // show shows what a notification told of.
 func (a *actor) show(of kind) error {
 	command := "pending"
-	if of == kindServer || of == kindStalled {
+	if of != kindPending {
 		command = "status"
 	}
 	return platform.OpenTerminal(platform.ThenShell([]string{a.self, command}), "")
 }
 
-func (a *actor) openLog() error {
-	for _, name := range []string{"server.log", "intermission.log"} {
+// openLog opens the server's output, or, while there is no server, what the
+// supervisor says about that.
+func (a *actor) openLog(running bool) error {
+	names := []string{"intermission.log", "server.log", "tray.log"}
+	if running {
+		names[0], names[1] = names[1], names[0]
+	}
+	for _, name := range names {
 		path := filepath.Join(a.paths.Log, name)
 		if info, err := os.Stat(path); err == nil && info.Size() > 0 {
 			return platform.OpenFile(path)
@@ -95,11 +101,12 @@ func (a *actor) supervise(ctx context.Context) error {
 		return fmt.Errorf("cannot write what the supervisor says: %w", err)
 	}
 	defer output.Close()
-	child, err := platform.Start(platform.Spec{Argv: []string{a.self, "run"}, Env: os.Environ(), Output: output})
+	child, err := platform.Start(platform.Spec{Argv: []string{a.self, "run", "--quiet"}, Env: os.Environ(), Output: output})
 	if err != nil {
 		return err
 	}
 	ended := make(chan platform.Exit, 1)
+	// It reaps the supervisor, should that end before us, and so lives as long as it or we do.
 	go func() { ended <- child.Wait() }()
 	ctx, cancel := context.WithTimeout(ctx, startPatience)
 	defer cancel()

@@ -40,18 +40,22 @@ func (l *link) run(ctx context.Context) error {
 	}
 	retry, said := firstRetry, ""
 	for {
+		began := time.Now()
 		heard, err := l.listen(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		loss := lossOf(heard, err)
+		if heard && err != nil && time.Since(began) > firstRetry {
+			continue // it was killed, or only its stream broke: the next try tells
+		}
+		loss := lossOf(err)
 		l.tell(Input{Lost: &loss})
 		if heard {
 			retry = firstRetry
 		}
 		var again <-chan time.Time
-		if err != nil && !isAbsent(err) { // it may be there: nothing would tell us when it has come to its senses
-			if !loss.Absent && loss.Reason != said {
+		if !loss.Absent { // it is there: nothing would tell us when it has come to its senses
+			if loss.Reason != said {
 				said = loss.Reason
 				l.log.Warn("the supervisor can't be understood", "reason", loss.Reason)
 			}
@@ -81,14 +85,9 @@ func (l *link) listen(ctx context.Context) (heard bool, err error) {
 	})
 }
 
-func isAbsent(err error) bool {
+func lossOf(err error) Loss {
 	var e *control.Error
-	return errors.As(err, &e) && e.Code == control.CodeNoSupervisor
-}
-
-func lossOf(heard bool, err error) Loss {
-	// One that was understood before and broke off was killed.
-	if err == nil || heard || isAbsent(err) {
+	if err == nil || errors.As(err, &e) && e.Code == control.CodeNoSupervisor {
 		return Loss{Absent: true}
 	}
 	return Loss{Reason: err.Error()}

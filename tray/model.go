@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	inMenu   = 10 // pending sessions that are shown in full; the rest is under "More pending"
+	inMenu   = 10 // pending sessions in the first submenu; the rest is in "More"
 	inMore   = 40 // sessions that stand there
 	maxJobs  = 3  // background jobs that are listed of a session
 	maxBusy  = 10 // active sessions that are listed
@@ -118,21 +118,29 @@ func (v *view) header() []Item {
 	reason, version := "", ""
 	switch {
 	case v.Link == Broken:
-		reason = sentence(v.Fault)
+		reason = v.Fault
 	case v.Link == Linked && v.server.State != "running":
-		reason = sentence(v.server.Reason)
+		reason = v.server.Reason
 	}
 	if other := v.Snapshot.Status.Supervisor.Version; v.Link == Linked && other != v.Version {
 		version = fmt.Sprintf("The supervisor is version %s, this tray %s: restart the older one", restart.PlainText(other, 20), v.Version)
 	}
 	h := v.headline()
-	return []Item{
-		line("state", strings.ToUpper(h[:1])+h[1:]),
-		line("reason", reason),
-		line("version", version),
-		line("message", v.Message),
-		separator("1"),
+	items := []Item{line("state", strings.ToUpper(h[:1])+h[1:])}
+	items = append(items, lines("reason", reason)...)
+	items = append(items, line("version", version))
+	items = append(items, lines("config", v.ConfigFault)...)
+	items = append(items, lines("message", v.Message)...)
+	return append(items, separator("1"))
+}
+
+// lines are the fixed lines of a text that may be long; what to do stands at its end.
+func lines(key, text string) []Item {
+	var items []Item
+	for i, l := range wrap(text, maxReason, 3) {
+		items = append(items, line(key+strconv.Itoa(i), l))
 	}
+	return items
 }
 
 func (v *view) pendingItems() []Item {
@@ -155,18 +163,17 @@ func (v *view) pendingItems() []Item {
 		pending.Title = fmt.Sprintf("Being resumed (%d)", len(list))
 	}
 	for _, p := range list[:min(len(list), inMenu)] {
-		pending.Items = append(pending.Items, v.suspension(p, true))
+		pending.Items = append(pending.Items, v.suspension(p))
 	}
 	return []Item{none, pending, v.more(list[min(len(list), inMenu):])}
 }
 
-// more holds what there is no room for, each with less about it. The oldest comes
-// first, as in the command's list: what is moved here goes to the end, and nothing
-// has to be made anew.
+// more holds what there is no room for. The oldest comes first, as in the command's
+// list: what is moved here goes to the end, and nothing has to be made anew.
 func (v *view) more(list []control.Suspension) Item {
-	more := Item{Key: "more", Title: fmt.Sprintf("More pending (%d)", len(list)), Submenu: true, Hidden: len(list) == 0}
+	more := Item{Key: "more", Title: fmt.Sprintf("More: the older %d of them", len(list)), Submenu: true, Hidden: v.Link != Linked || len(list) == 0}
 	for _, p := range slices.Backward(list[:min(len(list), inMore)]) {
-		more.Items = append(more.Items, v.suspension(p, false))
+		more.Items = append(more.Items, v.suspension(p))
 	}
 	if n := len(list) - inMore; n > 0 {
 		more.Items = append(more.Items, line("rest", fmt.Sprintf("%d older ones: intermission pending", n)))
@@ -175,7 +182,7 @@ func (v *view) more(list []control.Suspension) Item {
 }
 
 // suspension is the submenu of a session: what a person sees before consenting, then the acts.
-func (v *view) suspension(p control.Suspension, full bool) Item {
+func (v *view) suspension(p control.Suspension) Item {
 	title := titleOf(restart.Name(p.Title, p.LastPrompt), p.ID)
 	if p.Directory != "" {
 		title += "  ·  " + shortDir(p.Directory, v.Home)
@@ -191,11 +198,7 @@ func (v *view) suspension(p control.Suspension, full bool) Item {
 	if p.State == restart.StateUnknown {
 		say("Whether it was resumed can't be known: %s", sentence(cmp.Or(p.Reason, "look at it first")))
 	}
-	if full {
-		v.details(p, say)
-	} else if t := p.LastTool; t != nil && t.Status == "running" {
-		say("%s", toolWords(p))
-	}
+	v.details(p, say)
 	item.Items = append(item.Items, v.suspensionActs(p)...)
 	return item
 }
@@ -208,7 +211,7 @@ func (v *view) details(p control.Suspension, say func(string, ...any)) {
 		say("%s", toolWords(p))
 	}
 	if p.WaitingFor != "" {
-		say("It waits for a %s", restart.PlainText(p.WaitingFor, 20))
+		say("%s", waitWords(p.WaitingFor))
 	}
 	if n := len(p.Children); n > 0 {
 		say("%s under it", count(n, "subagent waits", "subagents wait"))
@@ -225,13 +228,21 @@ func (v *view) details(p control.Suspension, say func(string, ...any)) {
 	}
 }
 
+// waitWords words what a session waits for: a permission, or the answer to a question.
+func waitWords(what string) string {
+	if what == "question" {
+		return "It waits for your answer to a question"
+	}
+	return "It waits for your " + restart.PlainText(what, 20)
+}
+
 // toolWords words the last tool. One in flight may have had its effects or not.
 func toolWords(p control.Suspension) string {
 	t := p.LastTool
 	words := fmt.Sprintf("Last tool: %s %s", restart.PlainText(t.Name, 20), quote(t.Input))
 	switch {
 	case t.Status == "running" && p.WaitingFor == "permission":
-		return words + ", not permitted yet"
+		return words // the next line says so
 	case t.Status == "running":
 		return words + ", outcome unknown"
 	case t.Status == "error":
@@ -248,7 +259,7 @@ func (v *view) suspensionActs(p control.Suspension) []Item {
 	case v.Under[resume.Action] || p.State == restart.StateResuming:
 		no("Resuming…")
 	case p.State == restart.StateQueued:
-		no("Resumed when others have ended: it waits for its turn")
+		no("It waits for its turn: others are at work")
 	case p.State != restart.StatePending && p.State != restart.StateUnknown:
 		no("Can't be resumed: " + sentence(cmp.Or(p.Reason, string(p.State))))
 	}
@@ -282,8 +293,12 @@ func (v *view) activeItems() []Item {
 
 func (v *view) working(w control.Working) Item {
 	title := titleOf(w.Title, w.ID)
-	progress := "It is making progress"
-	if silent := v.age(w.ProgressAt); silent != "" {
+	progress := "Last progress less than a minute ago"
+	switch silent := v.silence(w); {
+	case w.WaitingFor != "":
+		progress = waitWords(w.WaitingFor)
+		title += "  ·  waits for you"
+	case silent != "":
 		progress = "Last progress " + silent + " ago"
 		title += "  ·  no progress for " + silent
 	}
@@ -304,6 +319,15 @@ func (v *view) working(w control.Working) Item {
 	return item
 }
 
+// silence words how long a session has done nothing; "" when it is busy, or just fell
+// silent. Of one that is busy the supervisor tells nothing, so that its ProgressAt is old.
+func (v *view) silence(w control.Working) string {
+	if !w.Quiet {
+		return ""
+	}
+	return v.age(w.ProgressAt)
+}
+
 // since words a time of today by the clock, another by its day too.
 func (v *view) since(ms int64) string {
 	at := time.UnixMilli(ms).In(v.now.Location())
@@ -313,11 +337,15 @@ func (v *view) since(ms int64) string {
 	return at.Format("2 Jan 15:04")
 }
 
-// stalled says that a session shows no progress for so long that a person should look.
+// stalled says that a session shows no progress for so long that a person should
+// look. One that waits for its user does what it should.
 func (v *view) stalled(w control.Working) bool {
+	if !w.Quiet || w.WaitingFor != "" || v.StallAfter <= 0 {
+		return false
+	}
 	at := time.UnixMilli(w.ProgressAt).Add(v.StallAfter)
 	v.until(at)
-	return v.StallAfter > 0 && !v.now.Before(at)
+	return !v.now.Before(at)
 }
 
 func (v *view) serverItems() []Item {
@@ -350,16 +378,6 @@ func (v *view) serverItems() []Item {
 		{Title: "Set up: start the supervisor, now and at login", Action: Action{Verb: SetUp}, Hidden: v.Link != Absent || v.Installed || !v.LoginSeen, Disabled: v.Under[Action{Verb: SetUp}]},
 		separator("3"),
 	}
-}
-
-// changing says that a stop or a restart is under way.
-func (v *view) changing() bool {
-	for a := range v.Under {
-		if a.Verb == StopServer || a.Verb == RestartServer {
-			return true
-		}
-	}
-	return false
 }
 
 func (v *view) ownItems() []Item {

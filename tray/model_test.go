@@ -139,32 +139,34 @@ func TestModel(t *testing.T) {
 	other.Version = "1.1"
 	message := linked(running())
 	message.Message, message.said = "“Fix the login” was not resumed: its directory is gone", noon
-	silent := control.Working{ID: "ses_s", Title: "Wait for the provider", Directory: "/home/ada/src", StartedAt: ago(26 * time.Hour), ProgressAt: ago(5 * time.Hour)}
+	silent := control.Working{ID: "ses_s", Title: "Wait for the provider", Directory: "/home/ada/src", StartedAt: ago(26 * time.Hour), ProgressAt: ago(5 * time.Hour), Quiet: true}
+	asks := control.Working{ID: "ses_a", Title: "Tidy up", StartedAt: ago(time.Hour), ProgressAt: ago(time.Hour), Quiet: true, WaitingFor: "permission"}
 	busy := control.Working{ID: "ses_w", Title: "Write tests", Directory: "/home/ada/src", StartedAt: ago(12 * time.Minute), ProgressAt: ago(20 * time.Second)}
 	for name, s := range map[string]State{
-		"connecting":  {Options: Options{Version: "1.0"}, Now: noon},
-		"absent":      {Options: Options{Version: "1.0"}, Now: noon, Link: Absent, LoginSeen: true, Installed: true, Login: true},
-		"not_set_up":  {Options: Options{Version: "1.0"}, Now: noon, Link: Absent, LoginSeen: true},
-		"broken":      {Options: Options{Version: "1.0"}, Now: noon, Link: Broken, Fault: "cannot read an event of the supervisor: no such call", LoginSeen: true},
-		"running":     linked(running()),
-		"stopped":     linked(at(with(running(), stateOf("ses_a", restart.StateBlocked, "the server is down")), "stopped", "")),
-		"starting":    linked(at(running(), "starting", "")),
-		"backoff":     linked(at(running(), "backoff", "the server was ended by signal SIGSEGV; it wrote nothing")),
-		"failed":      linked(at(running(), "failed", "5 deaths in 5 minutes; it last wrote: port 4096 is taken")),
-		"blocked":     linked(at(running(), "blocked", "the ledger can't be written: no space left on device")),
-		"pending":     linked(with(running(), login())),
-		"unnamed":     linked(with(running(), unnamed)),
-		"hostile":     linked(with(running(), evil)),
-		"fifty":       linked(with(running(), many(60)...)),
-		"working":     linked(working(running(), busy)),
-		"stalled":     linked(working(running(), silent, busy)),
-		"states":      linked(with(running(), stateOf("ses_q", restart.StateQueued, ""), stateOf("ses_r", restart.StateResuming, ""), stateOf("ses_e", restart.StateElsewhere, "it runs in another OpenCode server"), stateOf("ses_b", restart.StateBlocked, "its directory is gone: /x"), stateOf("ses_u", restart.StateUnknown, ""))),
-		"clicked":     under(linked(with(running(), stateOf("ses_a", restart.StatePending, ""))), Action{Verb: Resume, Session: "ses_a", At: ago(90 * time.Minute)}),
-		"all_resumed": linked(with(running(), stateOf("ses_r", restart.StateResuming, ""))),
-		"restarting":  under(linked(working(running(), busy)), Action{Verb: RestartServer, Shown: "ses_w"}),
-		"versions":    other,
-		"message":     message,
-		"unreadable":  linked(control.Snapshot{Status: control.Status{Server: control.ServerStatus{State: "blocked", Reason: "the ledger is not open"}, Sessions: control.SessionStatus{Unknown: true}}}),
+		"connecting":    {Options: Options{Version: "1.0"}, Now: noon},
+		"misconfigured": {Options: Options{Version: "1.0", ConfigFault: "/home/ada/.config/intermission/config.toml:3: stall_after: \"soon\" is not a duration like \"30m\""}, Now: noon, Link: Absent, LoginSeen: true},
+		"absent":        {Options: Options{Version: "1.0"}, Now: noon, Link: Absent, LoginSeen: true, Installed: true, Login: true},
+		"not_set_up":    {Options: Options{Version: "1.0"}, Now: noon, Link: Absent, LoginSeen: true},
+		"broken":        {Options: Options{Version: "1.0"}, Now: noon, Link: Broken, Fault: "cannot read an event of the supervisor: no such call", LoginSeen: true},
+		"running":       linked(running()),
+		"stopped":       linked(at(with(running(), stateOf("ses_a", restart.StateBlocked, "the server is down")), "stopped", "")),
+		"starting":      linked(at(running(), "starting", "")),
+		"backoff":       linked(at(running(), "backoff", "the server was ended by signal SIGSEGV; it wrote nothing")),
+		"failed":        linked(at(running(), "failed", "gave up after 5 deaths in 5 minutes; the last: the server exited with status 1; it last wrote: Error: Failed to start server. Is port 4096 in use? What it wrote is in the log: intermission logs")),
+		"blocked":       linked(at(running(), "blocked", "the ledger can't be written: no space left on device")),
+		"pending":       linked(with(running(), login())),
+		"unnamed":       linked(with(running(), unnamed)),
+		"hostile":       linked(with(running(), evil)),
+		"fifty":         linked(with(running(), many(60)...)),
+		"working":       linked(working(running(), busy)),
+		"stalled":       linked(working(running(), silent, asks, busy)),
+		"states":        linked(with(running(), stateOf("ses_q", restart.StateQueued, ""), stateOf("ses_r", restart.StateResuming, ""), stateOf("ses_e", restart.StateElsewhere, "it runs in another OpenCode server"), stateOf("ses_b", restart.StateBlocked, "its directory is gone: /x"), stateOf("ses_u", restart.StateUnknown, ""))),
+		"clicked":       under(linked(with(running(), stateOf("ses_a", restart.StatePending, ""))), Action{Verb: Resume, Session: "ses_a", At: ago(90 * time.Minute)}),
+		"all_resumed":   linked(with(running(), stateOf("ses_r", restart.StateResuming, ""))),
+		"restarting":    under(linked(working(running(), busy)), Action{Verb: RestartServer, Shown: "ses_w"}),
+		"versions":      other,
+		"message":       message,
+		"unreadable":    linked(control.Snapshot{Status: control.Status{Server: control.ServerStatus{State: "blocked", Reason: "the ledger is not open"}, Sessions: control.SessionStatus{Unknown: true}}}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +214,7 @@ func TestModelKeepsItsItems(t *testing.T) {
 func TestModelTellsWhenItChanges(t *testing.T) {
 	t.Parallel()
 	for _, old := range []time.Duration{0, 30 * time.Second, 3 * time.Minute, 27 * time.Minute, 3*time.Hour + time.Second, 47 * time.Hour, 50 * time.Hour, -10 * time.Second} {
-		s := linked(working(with(running(), stateOf("ses_a", restart.StatePending, "")), control.Working{ID: "ses_w", Title: "w", StartedAt: ago(old), ProgressAt: ago(old)}))
+		s := linked(working(with(running(), stateOf("ses_a", restart.StatePending, "")), control.Working{ID: "ses_w", Title: "w", StartedAt: ago(old), ProgressAt: ago(old), Quiet: true}))
 		s.Snapshot.Pending[0].SuspendedAt = ago(old)
 		m, next := Model(s)
 		if !next.After(noon) {

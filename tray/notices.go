@@ -1,10 +1,10 @@
 package tray
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"intermission/platform"
@@ -21,13 +21,17 @@ const (
 	kindServer  kind = "server"  // the server gave up
 	kindStalled kind = "stalled" // a session shows no progress
 	kindAct     kind = "act"     // a click didn't do what it said
+	kindAbsent  kind = "absent"  // no supervisor runs
 )
 
 const (
 	noticePause = 30 * time.Second
 	// settling is how long what is pending isn't told while a server starts: parking
 	// comes first, and one notification should count it all.
-	settling  = 5 * time.Second
+	settling = 5 * time.Second
+	// missing is how long a supervisor may be away before that is told: one that is
+	// restarted is soon back.
+	missing   = 10 * time.Second
 	maxQueued = 100 // of one kind; more are only counted
 	maxNamed  = 3   // sessions that a notification names
 )
@@ -37,8 +41,8 @@ type item struct {
 	id   string // session; "" when it is about the server
 	at   int64  // suspension, or start of the execution
 	what string
-	body string // the whole sentence, when it is told alone
-	name string // how it is named among others
+	body string // a sentence of its own; "" where the kind has one for all
+	name string // of the session
 	now  bool   // an answer to a click: quiet hours don't hold it back
 }
 
@@ -60,6 +64,10 @@ type notices struct {
 	told   map[string]int64  // pending sessions that were seen, with the suspension's time
 	stalls map[string]string // stalled executions that were told
 	state  string            // of the server
+
+	toldDown bool      // the last word about the server was that it isn't started any more
+	stallsAt time.Time // when the next one would stall; zero for none
+	absent   bool      // that there is no supervisor was seen
 }
 
 // add queues a fact. Of what is queued already about the same it takes the place.
@@ -105,6 +113,9 @@ func (n notices) observePending(s State) notices {
 		if at, known := n.told[p.ID]; known && at == p.SuspendedAt {
 			continue
 		}
+		if s.changing() { // its user has just said so, and was told how many
+			continue
+		}
 		news = true
 		n = n.add(kindPending, item{id: p.ID, at: p.SuspendedAt, name: quote(titleOf(restart.Name(p.Title, p.LastPrompt), p.ID))})
 	}
@@ -119,11 +130,12 @@ func (n notices) observePending(s State) notices {
 	return n
 }
 
+// endings words what came of executions.
 var endings = map[string]string{
-	"ended_at_once": "ended at once: nothing went on",
+	"ended_at_once": "ended at once, having done nothing",
 	"failed":        "failed",
 	"refused":       "was not resumed, and stays pending",
-	"unknown":       "may go on or not: that can't be known",
+	"unknown":       "may have gone on or not: that can't be known",
 }
 
 func (n notices) observeOutcomes(s State) notices {
@@ -146,7 +158,7 @@ func (n notices) observeOutcomes(s State) notices {
 		name := quote(titleOf(o.Title, o.ID))
 		body := name + " " + words
 		if o.Reason != "" {
-			body += ". " + sentence(o.Reason)
+			body += ": " + sentence(o.Reason)
 		}
 		n = n.add(kindEnded, item{id: o.ID, at: o.SuspendedAt, body: body, name: name})
 	}
@@ -155,8 +167,8 @@ func (n notices) observeOutcomes(s State) notices {
 
 func (n notices) observeServer(s State) notices {
 	server := s.Snapshot.Status.Server
-	if gaveUp(server) && server.State != n.state {
-		n = n.add(kindServer, item{what: server.State})
+	if gaveUp(server) && server.State != n.state || n.toldDown && server.State == "running" {
+		n = n.add(kindServer, item{})
 	}
 	n.state = server.State
 	return n
@@ -184,22 +196,43 @@ func (n notices) observeStalls(s State) notices {
 		body := fmt.Sprintf("%s has shown no progress for %s. It can be interrupted in the menu.", name, v.age(w.ProgressAt))
 		n = n.add(kindStalled, item{id: w.ID, at: w.StartedAt, what: which, body: body, name: name})
 	}
-	n.stalls = stalls
+	n.stalls, n.stallsAt = stalls, v.next
+	return n
+}
+
+// observeAbsence tells of a supervisor that is away for longer than a restart takes.
+func (n notices) observeAbsence(s State) notices {
+	switch {
+	case s.Link != Absent:
+		n.absent = false
+		if _, queued := n.queues[kindAbsent]; queued {
+			n.queues = maps.Clone(n.queues)
+			delete(n.queues, kindAbsent)
+		}
+	case !n.absent:
+		n.absent = true
+		n = n.add(kindAbsent, item{})
+		q := n.queues[kindAbsent]
+		q.after = s.Now.Add(missing)
+		n = n.with(kindAbsent, q)
+	}
 	return n
 }
 
 // send takes what is due out of the queues.
 func (n notices) send(s State, effects []Effect) (notices, []Effect) {
+	n.stallsAt = time.Time{}
 	if s.Link == Linked {
 		n = n.observeStalls(s)
 	}
+	n = n.observeAbsence(s)
 	if !s.Notify {
 		n.queues = nil
 		return n, effects
 	}
 	s.notices = n
 	for _, k := range slices.Sorted(maps.Keys(n.queues)) {
-		if n.due(s, k).After(s.Now) {
+		if due, known := n.due(s, k); !known || due.After(s.Now) {
 			continue
 		}
 		q := n.queues[k]
@@ -214,15 +247,22 @@ func (n notices) send(s State, effects []Effect) (notices, []Effect) {
 			n.sent = map[kind]time.Time{}
 		}
 		n.sent[k] = s.Now
+		if k == kindServer {
+			n.toldDown = notice.Urgent
+		}
 		effects = append(effects, Effect{Notice: &notice})
 	}
 	return n, effects
 }
 
-// due is when the queue of a kind may be sent.
-func (n notices) due(s State, k kind) time.Time {
+// due is when the queue of a kind may be sent. That isn't known while nobody tells
+// what is still true of it.
+func (n notices) due(s State, k kind) (due time.Time, known bool) {
+	if s.Link != Linked && k != kindAct && k != kindAbsent {
+		return due, false
+	}
 	q := n.queues[k]
-	due := q.after
+	due = q.after
 	if last, sent := n.sent[k]; sent && !last.After(s.Now) { // a clock that was set back holds nothing up
 		due = later(due, last.Add(noticePause))
 	}
@@ -230,14 +270,14 @@ func (n notices) due(s State, k kind) time.Time {
 	if !answer {
 		due = later(due, quietUntil(s.Quiet, later(due, s.Now)))
 	}
-	return due
+	return due, true
 }
 
-// next is when something in a queue becomes due; zero for never.
+// next is when something becomes due; zero for never.
 func (n notices) next(s State) time.Time {
-	var next time.Time
+	next := n.stallsAt
 	for k := range n.queues {
-		if due := n.due(s, k); next.IsZero() || due.Before(next) {
+		if due, known := n.due(s, k); known && (next.IsZero() || due.Before(next)) {
 			next = due
 		}
 	}
@@ -290,34 +330,40 @@ func compose(s State, k kind, q queue) (notice platform.Notice, still bool) {
 		return wordPending(s, notice, items), len(items) > 0
 	case kindServer:
 		server := s.Snapshot.Status.Server
-		notice.Title, notice.Urgent = "OpenCode is not running", true
 		v := view{State: s, server: server}
-		notice.Body = v.headline() + ". " + sentence(server.Reason)
-		return notice, s.Link == Linked && gaveUp(server)
+		if server.State == "running" { // in place of the word that it isn't
+			notice.Title, notice.Body, notice.NoShow = appTitle, v.headline()+" again.", true
+			return notice, s.notices.toldDown
+		}
+		notice.Title, notice.Urgent = "OpenCode is not running", true
+		notice.Body = v.headline() + ". " + restart.PlainText(server.Reason, 3*maxReason)
+		return notice, gaveUp(server)
+	case kindAbsent:
+		notice.Title, notice.NoShow = "No supervisor is running", true
+		notice.Body = "Until one runs, nothing keeps sessions from going on by themselves. Start it in the menu."
+		return notice, s.Link == Absent
 	case kindStalled:
 		items := slices.DeleteFunc(slices.Clone(q.items), func(i item) bool { return s.notices.stalls[i.id] != i.what })
-		notice.Title, notice.Body = "No progress", word(items, q.more, "show no progress. They can be interrupted in the menu.")
+		notice.Title, notice.Body = "No progress", word(items, q.more)
 		return notice, len(items) > 0
 	case kindEnded:
-		notice.Title, notice.Body = "Not going on", word(q.items, q.more, "ended at once, failed, or were not resumed.")
+		notice.Title, notice.Body, notice.NoShow = "It did not go on", word(q.items, q.more), true
 	case kindAct:
-		notice.Body = word(q.items, q.more, "were not acted upon.")
+		notice.Body, notice.NoShow = word(q.items, q.more), true
 	}
 	return notice, true
 }
 
-// word words one fact in full, and of many the names.
-func word(items []item, more int, many string) string {
-	if len(items) == 1 && more == 0 {
-		return items[0].body
+// word words facts, a line each.
+func word(items []item, more int) string {
+	var all []string
+	for i, item := range items {
+		if i == maxNamed && len(items)-i+more > 1 {
+			return strings.Join(append(all, fmt.Sprintf("… and %d more", len(items)-i+more)), "\n")
+		}
+		all = append(all, item.body)
 	}
-	var names []string
-	for _, i := range items {
-		names = append(names, cmp.Or(i.name, restart.PlainText(i.id, maxTitle)))
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return fmt.Sprintf("%s %s", and(names, maxNamed), many)
+	return strings.Join(all, "\n")
 }
 
 // pending says that this very suspension waits for consent.

@@ -1,6 +1,7 @@
 package tray
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -85,7 +86,7 @@ func TestQuietHours(t *testing.T) {
 	s.passes(7*time.Hour + 59*time.Minute)
 	s.wantNotices(t)
 	s.passes(2 * time.Minute)
-	s.wantNotices(t, "ended Not going on: “Z” failed. no money", "pending 2 sessions wait for you: “Session 0” and “Session 1”. Nothing was resumed.")
+	s.wantNotices(t, "ended It did not go on: “Z” failed: no money", "pending 2 sessions wait for you: “Session 0” and “Session 1”. Nothing was resumed.")
 
 	for _, tt := range []struct{ at, until string }{
 		{"21:59", "21:59"}, {"22:00", "07:00"}, {"00:00", "07:00"}, {"06:59", "07:00"}, {"07:00", "07:00"}, {"12:30", "14:00"},
@@ -124,16 +125,16 @@ func TestOutcomesAreToldOnce(t *testing.T) {
 	s.wantNotices(t)
 	s.sees(outcomes(snap, one, two))
 	s.sees(outcomes(snap, one, two))
-	s.wantNotices(t, "ended Not going on: “<b>B</b>” failed. the provider says no")
+	s.wantNotices(t, "ended It did not go on: “<b>B</b>” failed: the provider says no")
 	s.sees(outcomes(snap, two, three))
 	s.passes(noticePause)
-	s.wantNotices(t, "ended Not going on: “ses_c” may go on or not: that can't be known. the server ended")
+	s.wantNotices(t, "ended It did not go on: “ses_c” may have gone on or not: that can't be known: the server ended")
 	// Another supervisor counts from 1 again.
+	s.passes(noticePause)
 	s.do(Input{Lost: &Loss{Absent: true}})
 	snap.Status.Supervisor.Since = noon
-	s.passes(noticePause)
 	s.sees(outcomes(snap, one, two))
-	s.wantNotices(t, "ended Not going on: “<b>B</b>” and “A” ended at once, failed, or were not resumed.")
+	s.wantNotices(t, "ended It did not go on: “A” ended at once, having done nothing\n“<b>B</b>” failed: the provider says no")
 }
 
 func TestGivingUpIsTold(t *testing.T) {
@@ -146,6 +147,9 @@ func TestGivingUpIsTold(t *testing.T) {
 	s.wantNotices(t, "server OpenCode is not running: OpenCode 1.18.33 failed, and is not started again. 5 deaths in 5 minutes")
 	s.passes(time.Hour)
 	s.wantNotices(t)
+	s.sees(running())
+	s.wantNotices(t, "server Intermission: OpenCode 1.18.33 is running again.")
+	s.passes(time.Hour)
 	// It recovered before the pause was over: nothing to tell any more.
 	s.sees(at(running(), "blocked", "disk full"))
 	s.wantNotices(t, "server OpenCode is not running: OpenCode 1.18.33 is not started, to keep its sessions suspended. disk full")
@@ -153,24 +157,112 @@ func TestGivingUpIsTold(t *testing.T) {
 	s.sees(at(running(), "blocked", "disk full"))
 	s.sees(running())
 	s.passes(time.Hour)
-	s.wantNotices(t)
+	s.wantNotices(t, "server Intermission: OpenCode 1.18.33 is running again.")
 }
 
 func TestStallIsToldOnce(t *testing.T) {
 	t.Parallel()
-	w := control.Working{ID: "ses_w", Title: "Wait", StartedAt: ago(time.Hour), ProgressAt: ago(time.Minute)}
+	const told1 = "stalled No progress: “Wait” has shown no progress for 30 min. It can be interrupted in the menu."
+	w := control.Working{ID: "ses_w", Title: "Wait", StartedAt: ago(time.Hour), ProgressAt: ago(time.Minute), Quiet: true}
 	s := told()
 	s.sees(working(running(), w))
 	s.passes(28*time.Minute + 59*time.Second)
 	s.wantNotices(t)
 	s.passes(time.Second)
-	s.wantNotices(t, "stalled No progress: “Wait” has shown no progress for 30 min. It can be interrupted in the menu.")
+	s.wantNotices(t, told1)
 	s.passes(5 * time.Hour)
 	s.wantNotices(t)
 	w.ProgressAt = s.state.Now.UnixMilli() // it moves, and then hangs again
 	s.sees(working(running(), w))
 	s.passes(31 * time.Minute)
-	s.wantNotices(t, "stalled No progress: “Wait” has shown no progress for 30 min. It can be interrupted in the menu.")
+	s.wantNotices(t, told1)
+
+	// The eleventh isn't in the menu, and is told all the same.
+	var list []control.Working
+	for i := range maxBusy {
+		list = append(list, control.Working{ID: string(rune('a' + i)), StartedAt: ago(time.Hour), ProgressAt: ago(0)})
+	}
+	s = told()
+	w.ProgressAt = ago(time.Minute)
+	s.sees(working(running(), append(list, w)...))
+	s.passes(time.Hour)
+	s.wantNotices(t, told1)
+}
+
+// TestBusyIsNotStalled: of a session that works steadily no news comes, nor is one
+// stalled that waits for its user.
+func TestBusyIsNotStalled(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.sees(working(running(), control.Working{ID: "ses_w", Title: "Busy", StartedAt: ago(0), ProgressAt: ago(0)},
+		control.Working{ID: "ses_a", Title: "Asks", StartedAt: ago(0), ProgressAt: ago(0), Quiet: true, WaitingFor: "permission"}))
+	s.passes(10 * time.Hour)
+	s.wantNotices(t)
+	m, _ := Model(s.state)
+	if text := drawn(m); strings.Contains(text, "no progress") || strings.Contains(text, "⚠") {
+		t.Error(text)
+	}
+}
+
+// TestHeldBackIsNotLost: what comes due while no supervisor tells what is true waits for one that does.
+func TestHeldBackIsNotLost(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.state.Quiet = []QuietHours{{12 * 60, 13 * 60}}
+	s.sees(with(at(running(), "failed", "died"), many(2)...))
+	s.passes(59 * time.Minute)
+	s.do(Input{Lost: &Loss{Absent: true}})
+	s.passes(2 * time.Minute)
+	s.wantNotices(t, "absent No supervisor is running: Until one runs, nothing keeps sessions from going on by themselves. Start it in the menu.")
+	s.sees(with(at(running(), "failed", "died"), many(2)...))
+	s.wantNotices(t, "pending 2 sessions wait for you: “Session 0” and “Session 1”. Nothing was resumed.", "server OpenCode is not running: OpenCode 1.18.33 failed, and is not started again. died")
+}
+
+// TestAbsenceIsToldOnce: a supervisor that is restarted is no news.
+func TestAbsenceIsToldOnce(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.sees(running())
+	for range 3 {
+		s.do(Input{Lost: &Loss{Absent: true}})
+		s.passes(missing - time.Second)
+		s.sees(running())
+	}
+	s.passes(time.Hour)
+	s.wantNotices(t)
+	s.do(Input{Lost: &Loss{Absent: true}})
+	s.passes(48 * time.Hour)
+	s.wantNotices(t, "absent No supervisor is running: Until one runs, nothing keeps sessions from going on by themselves. Start it in the menu.")
+}
+
+// TestOwnStopIsNoNews: who clicks "suspend 1 session and stop" knows it.
+func TestOwnStopIsNoNews(t *testing.T) {
+	t.Parallel()
+	s := told()
+	s.sees(working(running(), control.Working{ID: "ses_a"}))
+	stop := Action{Verb: StopServer, Shown: "ses_a"}
+	s.clicks(stop)
+	s.wantActs(t, stop)
+	s.sees(at(with(running(), stateOf("ses_a", restart.StatePending, "")), "stopping", ""))
+	s.do(Input{Done: &Done{Action: stop}})
+	s.passes(time.Hour)
+	s.wantNotices(t)
+}
+
+// TestAnswersAreToldEach: of what several clicks came to, a line each.
+func TestAnswersAreToldEach(t *testing.T) {
+	t.Parallel()
+	s := told()
+	list := many(6)
+	s.sees(with(running(), list...))
+	s.notices = nil
+	for i, outcome := range []string{"refused", "queued", "unknown", "refused"} {
+		s.do(Input{Done: &Done{Action: Action{Verb: Resume, Session: list[i].ID, At: list[i].SuspendedAt}, Outcome: outcome, Reason: "so it is"}})
+	}
+	s.do(Input{Done: &Done{Action: Action{Verb: StopServer}, Reason: "it hangs"}})
+	s.passes(time.Hour)
+	s.wantNotices(t, "act Intermission: “Session 0” was not resumed: so it is",
+		"act Intermission: Whether “Session 2” goes on is not known: so it is\n“Session 3” was not resumed: so it is\nThe server was not stopped: it hangs")
 }
 
 // TestClockSetBack: nothing is held up for a year, nor told twice.
@@ -212,5 +304,5 @@ func TestARefusalIsToldOnce(t *testing.T) {
 	s.sees(with(running(), p))
 	s.notices = nil
 	s.sees(outcomes(with(running(), p), refused))
-	s.wantNotices(t, "ended Not going on: “ses_a” was not resumed, and stays pending. 500")
+	s.wantNotices(t, "ended It did not go on: “ses_a” was not resumed, and stays pending: 500")
 }

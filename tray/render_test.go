@@ -156,7 +156,7 @@ func TestFewCalls(t *testing.T) {
 		"a message": {linked(running()), func() State { s := linked(running()); s.Message = "x"; return s }(), 2},
 		"no progress": {linked(working(running(), busy)), func() State {
 			w := busy
-			w.ProgressAt = ago(5 * time.Minute)
+			w.ProgressAt, w.Quiet = ago(5*time.Minute), true
 			return linked(working(running(), w))
 		}(), 2},
 	} {
@@ -190,7 +190,7 @@ func anyState(t *rapid.T) State {
 	}
 	var busy []control.Working
 	for _, i := range rapid.SliceOfNDistinct(rapid.IntRange(0, 20), 0, 15, rapid.ID[int]).Draw(t, "working") {
-		busy = append(busy, control.Working{ID: fmt.Sprint("ses_w", i), StartedAt: rapid.Int64Range(1, 3).Draw(t, "start"), ProgressAt: ago(time.Duration(i) * time.Minute)})
+		busy = append(busy, control.Working{ID: fmt.Sprint("ses_w", i), StartedAt: rapid.Int64Range(1, 3).Draw(t, "start"), ProgressAt: ago(time.Duration(i) * time.Minute), Quiet: i%2 == 0})
 	}
 	s := linked(working(with(snap, list...), busy...))
 	s.Link = rapid.SampledFrom([]Link{Linked, Linked, Linked, Absent, Broken, Connecting}).Draw(t, "link")

@@ -51,6 +51,8 @@ type Options struct {
 	Notify     bool
 	Quiet      []QuietHours
 	StallAfter time.Duration // a session without progress for so long is stalled
+
+	ConfigFault string // what is wrong with the configuration, which isn't used then
 }
 
 // QuietHours is a daily time without notifications, in minutes since midnight,
@@ -143,6 +145,16 @@ func Reduce(s State, in Input) (State, []Effect) {
 	return s, effects
 }
 
+// changing says that a stop or a restart that was clicked here is under way.
+func (s State) changing() bool {
+	for a := range s.Under {
+		if a.Verb == StopServer || a.Verb == RestartServer {
+			return true
+		}
+	}
+	return false
+}
+
 // done tells of an act that didn't come out as it was meant.
 func (s State) done(d Done) State {
 	if d.Reason == "" {
@@ -150,11 +162,12 @@ func (s State) done(d Done) State {
 	}
 	name := s.sessionName(d.Action.Session)
 	s.said = s.Now
-	s.Message = restart.PlainText(s.doneWords(d, name), 2*maxReason)
+	s.Message = restart.PlainText(s.doneWords(d, name), 3*maxReason)
 	if d.Action.Verb == Resume && d.Outcome != "resumed" {
 		s.answered = append(s.answered[max(0, len(s.answered)-maxAnswered+1):len(s.answered):len(s.answered)], d.Action)
 	}
-	if d.Outcome != "resumed" { // that ended at once: the supervisor tells of it
+	// Of one that ended at once the supervisor tells; one that is queued stands in the menu.
+	if d.Outcome != "resumed" && d.Outcome != "queued" {
 		s.notices = s.notices.add(kindAct, item{id: d.Action.Session, at: d.Action.At, what: cmp.Or(d.Outcome, string(d.Action.Verb)), body: s.Message, now: true})
 	}
 	return s

@@ -60,6 +60,14 @@ func StartAtLogin(self string, on bool) error {
 	return trayEntry(self).InstallDesktopEntry(assets.LogoSVG())
 }
 
+// SuperviseAtLogin switches the start of the supervisor at login on or off.
+func SuperviseAtLogin(self string, on bool) error {
+	if on {
+		return supervisorEntry(self).Enable()
+	}
+	return supervisorEntry(self).Disable()
+}
+
 // trayEntry starts the tray at login.
 func trayEntry(self string) platform.Autostart {
 	return platform.Autostart{Name: "intermission-tray", Title: "Intermission", Comment: "Shows which AI sessions wait for your consent", Argv: []string{self, "tray"}}
@@ -67,7 +75,7 @@ func trayEntry(self string) platform.Autostart {
 
 // supervisorEntry starts the supervisor at login.
 func supervisorEntry(self string) platform.Autostart {
-	return platform.Autostart{Name: "intermission", Title: "Intermission supervisor", Comment: "Keeps the OpenCode server running", Argv: []string{self, "run"}}
+	return platform.Autostart{Name: "intermission", Title: "Intermission supervisor", Comment: "Keeps the OpenCode server running", Argv: []string{self, "run", "--quiet"}}
 }
 
 // Run shows the tray until ctx ends, its user quits it, or the desktop session
@@ -108,7 +116,7 @@ func Run(ctx context.Context, c Config) error {
 	case <-desktop.Done():
 		return nil // whatever failed, failed for want of it
 	default:
-		return err
+		return errors.Join(err, t.failed)
 	}
 }
 
@@ -124,6 +132,7 @@ type tray struct {
 	desk    *desktopTray
 
 	// These belong to the loop.
+	failed   error // the tray can't be drawn any more
 	state    State
 	renderer renderer
 	timer    *time.Timer
@@ -154,19 +163,29 @@ func (t *tray) run(desktop *platform.Desktop) error {
 	})
 	t.workers.Go(t.notify)
 	t.workers.Go(func() {
+		desktop.KeepRegistered(t.ctx, fmt.Sprintf("org.kde.StatusNotifierItem-%d-1", os.Getpid()))
+	})
+	ready, drawn, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	defer close(over)
+	t.workers.Go(func() {
 		select {
 		case <-desktop.Done():
 			t.Log.Info("the desktop session has ended")
 			t.end()
 		case <-t.ctx.Done():
 		}
-		desk.quit()
+		select {
+		case <-ready: // before, there is nothing to quit
+			desk.quit()
+		case <-over:
+		}
 	})
-	t.workers.Go(func() { desktop.KeepRegistered(t.ctx, fmt.Sprintf("org.kde.StatusNotifierItem-%d-1", os.Getpid())) })
 
 	t.awaitFirst()
+	if t.ctx.Err() != nil {
+		return nil
+	}
 	menu, _ := Model(t.state)
-	ready, drawn := make(chan struct{}), make(chan struct{})
 	t.workers.Go(func() {
 		select {
 		case <-ready:
@@ -227,7 +246,9 @@ func (t *tray) loop() {
 		case <-again:
 			t.renderer.forget()
 		case <-t.ctx.Done():
-			return
+		}
+		if t.ctx.Err() != nil {
+			return // of what is ready, select takes any
 		}
 		t.draw()
 	}
@@ -243,6 +264,12 @@ func (t *tray) reduce(in Input) {
 
 // draw shows the state, and sets the timer for when it looks different by itself.
 func (t *tray) draw() {
+	defer func() {
+		if p := recover(); p != nil { // systray without its bus
+			t.failed = fmt.Errorf("cannot show the tray: %v", p)
+			t.end()
+		}
+	}()
 	menu, next := Model(t.state)
 	t.renderer.draw(menu)
 	if due := t.state.notices.next(t.state); next.IsZero() || !due.IsZero() && due.Before(next) {
@@ -266,9 +293,13 @@ func (t *tray) perform(e Effect) {
 		t.end()
 	default:
 		act := *e.Do
+		if act.Verb == OpenLog {
+			act.Shown = t.state.Snapshot.Status.Server.State
+		}
 		t.workers.Go(func() {
 			done := t.actor.do(t.ctx, act)
 			t.Log.Info("clicked", "act", act.Verb, "session", act.Session, "outcome", done.Outcome, "reason", done.Reason)
+			done.Action = *e.Do
 			t.tell(Input{Done: &done})
 		})
 	}
@@ -297,7 +328,10 @@ func (t *tray) notify() {
 // watchEntries tells what the system starts at login, now and whenever that changes.
 func (t *tray) watchEntries() {
 	tray, supervisor := trayEntry(t.Self), supervisorEntry(t.Self)
+	var looking sync.Mutex // what was read first is told first
 	look := func() {
+		looking.Lock()
+		defer looking.Unlock()
 		login, err := tray.Enabled()
 		if err != nil {
 			t.Log.Warn("whether the tray starts at login is not known", "error", err)

@@ -14,7 +14,7 @@ const (
 	maxTitle  = 40
 	maxDir    = 30
 	maxQuote  = 60
-	maxReason = 100
+	maxReason = 90
 )
 
 // clock words ages, and remembers when the first of its words will be out of date.
@@ -120,6 +120,26 @@ func causeWords(c restart.Cause) string {
 		return w
 	}
 	return restart.PlainText(string(c), maxQuote)
+}
+
+// wrap breaks a text into n lines of at most width graphemes, the last ones empty
+// where it is shorter; what doesn't fit is cut.
+func wrap(text string, width, n int) []string {
+	out := make([]string, n)
+	words := strings.Fields(restart.PlainText(text, width*n))
+	for i := range out {
+		for len(words) > 0 && (out[i] == "" || len([]rune(out[i]))+1+len([]rune(words[0])) <= width) {
+			out[i] = strings.TrimSpace(out[i] + " " + words[0])
+			words = words[1:]
+		}
+	}
+	if len(words) > 0 {
+		out[n-1] = restart.PlainText(out[n-1]+" "+strings.Join(words, " "), width)
+	}
+	for i := range out {
+		out[i] = restart.PlainText(out[i], width)
+	}
+	return out
 }
 
 // sentence makes a reason fit for a line: one line, cut.
