@@ -40,9 +40,16 @@ type incarnation struct {
 	// aborts is of what follows, and held while an event is taken in and while what is
 	// active is suspended, so that an interrupt comes wholly before or after.
 	aborts sync.Mutex
-	// aborted holds the executions (session → startedAt) that were interrupted through
-	// us: they ended by their user's doing, also while the server is being stopped.
-	aborted map[string]int64
+	// aborted holds, by session, the executions that are being interrupted through us:
+	// once that is accepted they end by their user's doing, also while the server is
+	// being stopped.
+	aborted map[string]abort
+}
+
+// abort is an interrupt of the execution started.
+type abort struct {
+	started  int64
+	accepted bool // by the server; until then it may fail, and a stop be what ends the execution
 }
 
 // remember notes the processes of an adopted server while it lives: what it
@@ -91,7 +98,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	c := &incarnation{
 		record: r, start: st, seq: seq,
 		client: opencode.Connect(r.Incarnation), guard: g,
-		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]int64{}, asked: newAsked(),
+		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(),
 	}
 	if c.guard == nil {
 		c.guard = s.guardOf(r, c.gone)
@@ -218,10 +225,11 @@ func (s *supervisor) judge(c *incarnation, e restart.Event) restart.Event {
 	return e
 }
 
-// isAborted tells whether the session's newest execution was interrupted through us. c.aborts is held.
+// isAborted tells whether the server has accepted that the session's newest execution
+// is interrupted. c.aborts is held.
 func (s *supervisor) isAborted(c *incarnation, id string) bool {
-	at, ok := c.aborted[id]
-	return ok && at == s.roster.newest(id)
+	a := c.aborted[id]
+	return a.accepted && a.started == s.roster.newest(id)
 }
 
 // rememberAfter is how long after an event of an adopted server its processes are

@@ -25,38 +25,72 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 	if c == nil || c.over() {
 		return control.Interrupted{}, notAtWork(id)
 	}
-	if err := s.markAborted(c, id, at); err != nil {
+	at, err = s.markAborted(c, id, at)
+	if err != nil {
 		return control.Interrupted{}, err
 	}
-	err = c.client.Interrupt(ctx, id)
-	if err == nil && c.Generation == opencode.V1 && c.guard.stopping.Load() {
-		// It may be suspended already, and the event of its end be lost with the server.
-		ledger, _ := s.book()
-		err = ledger.Apply(ctx, restart.Event{Kind: restart.EventInterrupted, Session: id})
-	}
-	if err != nil {
+	if err := c.client.Interrupt(ctx, id); err != nil {
 		c.aborts.Lock()
-		delete(c.aborted, id) // perhaps it never arrived, and then a stop is what ends it
+		if !c.aborted[id].accepted {
+			delete(c.aborted, id) // perhaps it never arrived, and then a stop is what ends it
+		}
 		c.aborts.Unlock()
 		return control.Interrupted{}, fmt.Errorf("cannot interrupt %s: %w", id, err)
+	}
+	if s.acceptAbort(c, id, at) && c.Generation == opencode.V1 && c.guard.stopping.Load() {
+		if err := s.settleAborted(ctx, id); err != nil {
+			return control.Interrupted{}, err
+		}
 	}
 	s.Log.Info("interrupted by its user", "session", id)
 	return control.Interrupted{ID: id}, nil
 }
 
 // markAborted notes, before it is done, that the session's execution at is
-// interrupted by its user; 0 is the one that runs now.
-func (s *supervisor) markAborted(c *incarnation, id string, at int64) error {
+// interrupted by its user, and gives it; 0 is the one that runs now.
+func (s *supervisor) markAborted(c *incarnation, id string, at int64) (int64, error) {
 	c.aborts.Lock()
 	defer c.aborts.Unlock()
 	started := s.roster.started(id)
 	switch {
 	case started == 0:
-		return notAtWork(id)
+		return 0, notAtWork(id)
 	case at != 0 && at != started:
-		return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that work of %s has ended, and another has begun since; see: intermission status", id)}
+		return 0, &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that work of %s has ended, and another has begun since; see: intermission status", id)}
 	}
-	c.aborted[id] = started
+	if c.aborted[id].started != started { // else it is interrupted a second time
+		c.aborted[id] = abort{started: started}
+	}
+	return started, nil
+}
+
+// acceptAbort notes that the server has accepted the interrupt. From here on a stop
+// leaves the execution out; false when another has begun since.
+func (s *supervisor) acceptAbort(c *incarnation, id string, at int64) bool {
+	c.aborts.Lock()
+	defer c.aborts.Unlock()
+	if c.aborted[id].started != at {
+		return false
+	}
+	c.aborted[id] = abort{at, true}
+	return true
+}
+
+// settleAborted ends what a stop of v1 has written of a session before its interrupt
+// was accepted: the event of its end may have counted as the stop's, or be lost with
+// the server. Its error is that the server was faster, and the session waits.
+func (s *supervisor) settleAborted(ctx context.Context, id string) error {
+	ledger, _ := s.book()
+	if err := ledger.Apply(ctx, restart.Event{Kind: restart.EventInterrupted, Session: id}); err != nil {
+		return fmt.Errorf("cannot note that %s was interrupted: %w", id, err)
+	}
+	_, waits, _, err := ledger.Show(ctx, id)
+	if err != nil && !errors.Is(err, restart.ErrNotPending) {
+		return fmt.Errorf("whether %s was interrupted is not known: %w", id, err)
+	}
+	if waits {
+		return fmt.Errorf("the server ended before %s was interrupted; it waits for consent: intermission pending", id)
+	}
 	return nil
 }
 

@@ -1,0 +1,131 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"intermission/restart"
+	"intermission/supervisor/opencode"
+)
+
+// nothing is the database of a server of v1, which resumes nothing by itself.
+type nothing struct{ restart.Database }
+
+func (nothing) Sweep(context.Context) (restart.Sweep, error)      { return restart.Sweep{}, nil }
+func (nothing) InFlight(context.Context, int64) ([]string, error) { return nil, nil }
+func (nothing) Describe(context.Context, []string) (map[string]restart.Description, error) {
+	return nil, nil
+}
+
+func (nothing) Fates(_ context.Context, ids []string) (map[string]restart.Fate, error) {
+	fates := map[string]restart.Fate{}
+	for _, id := range ids {
+		fates[id] = restart.Fate{Outcome: restart.OutcomeUnknown}
+	}
+	return fates, nil
+}
+
+// An interrupt that is under way when v1 is being stopped: one that fails has
+// interrupted nothing, and the session waits for consent; one that is accepted leaves
+// nothing that waits, whichever comes first, the answer or the end of the turn.
+func TestAnInterruptUnderWayAtTheStop(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		accepted   bool
+		endedFirst bool // the turn ends before the answer comes
+	}{
+		"fails, then the turn ends":       {false, false},
+		"the turn ends, then it fails":    {false, true},
+		"accepted, then the turn ends":    {true, false},
+		"the turn ends, then it is taken": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const id = "ses_1"
+			called, answer := make(chan struct{}), make(chan struct{})
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				said := map[string]any{
+					"/session/status": map[string]any{id: map[string]string{"type": "busy"}},
+					"/session/" + id:  map[string]string{"id": id, "directory": "/d"}, "/permission": []any{}, "/question": []any{},
+				}[r.URL.Path]
+				if r.URL.Path == "/session/"+id+"/abort" {
+					close(called)
+					<-answer
+					if !c.accepted {
+						panic(http.ErrAbortHandler)
+					}
+					said = true
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_ = json.NewEncoder(w).Encode(said)
+			}))
+			defer server.Close()
+			ctx, dir := t.Context(), t.TempDir()
+			ledger, err := restart.Open(filepath.Join(dir, "ledger.db"), time.Now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ledger.Close()
+			db, err := opencode.OpenDatabase(filepath.Join(dir, "opencode.db"), opencode.V1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			inc := opencode.Incarnation{ID: "inc_1", Generation: opencode.V1, URL: server.URL}
+			i := &incarnation{
+				record: record{Incarnation: inc}, guard: &guard{}, client: opencode.Connect(inc),
+				gone: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(),
+			}
+			defer i.client.Close()
+			i.client.Watch("/d")
+			s := &supervisor{
+				Options: Options{Log: slog.New(slog.DiscardHandler)}, roster: newRoster(func() {}), ledger: ledger, database: db, current: i,
+			}
+			defer s.roster.clear()
+			if err := ledger.BeginIncarnation(ctx, restart.Incarnation{ID: inc.ID, Generation: "v1", Database: "db", StartedAt: 1}); err != nil {
+				t.Fatal(err)
+			}
+			event := func(kind restart.EventKind) {
+				i.aborts.Lock()
+				defer i.aborts.Unlock()
+				e := s.judge(i, restart.Event{Kind: kind, Session: id})
+				if err := ledger.Apply(ctx, e); err != nil {
+					t.Error(err)
+				}
+				s.roster.observe(e)
+			}
+			event(restart.EventStarted)
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.Interrupt(ctx, id, 0)
+				done <- err
+			}()
+			<-called
+			i.guard.stopping.Store(true)
+			s.suspend(ctx, i)
+			if c.endedFirst {
+				event(restart.EventInterrupted)
+			}
+			close(answer)
+			if err := <-done; (err == nil) != c.accepted {
+				t.Fatalf("the interrupt: %v", err)
+			}
+			if !c.endedFirst {
+				event(restart.EventInterrupted)
+			}
+			if _, err := ledger.Park(ctx, nothing{}, restart.ParkOptions{Cause: restart.CauseShutdown}); err != nil {
+				t.Fatal(err)
+			}
+			list, err := ledger.Pending(ctx)
+			if err != nil || (len(list) == 0) != c.accepted {
+				t.Errorf("accepted: %v; pending: %+v, %v", c.accepted, list, err)
+			}
+		})
+	}
+}
