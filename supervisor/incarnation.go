@@ -36,6 +36,7 @@ type incarnation struct {
 	behind atomic.Bool                         // the ledger has missed an event
 	tree   atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
 	asked  *asked
+	moved  chan struct{} // holds one when a session has done something
 
 	// aborts is of what follows, and held while an event is taken in and while what is
 	// active is suspended, so that an interrupt comes wholly before or after.
@@ -98,7 +99,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	c := &incarnation{
 		record: r, start: st, seq: seq,
 		client: opencode.Connect(r.Incarnation), guard: g,
-		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(),
+		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(), moved: make(chan struct{}, 1),
 	}
 	if c.guard == nil {
 		c.guard = s.guardOf(r, c.gone)
@@ -124,6 +125,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	}
 	s.workers.Go(func() { s.listen(ctx, c) })
 	s.workers.Go(func() { s.attendAsked(ctx, c) })
+	s.workers.Go(func() { s.attendTitles(ctx, c) })
 	s.workers.Go(func() { c.await(s.life, gone) })
 	s.workers.Go(func() { s.lose(c.guard, c.gone) })
 	s.workers.Go(func() { s.conclude(c) })
@@ -192,7 +194,7 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 			s.noteOutcome(*failed)
 		}
 	}
-	asides := make(chan restart.Event, 64)
+	asides := make(chan struct{}, 1)
 	defer close(asides)
 	s.workers.Go(func() { s.attendAside(ctx, c, asides) })
 	handleAll := func(e restart.Event) {
@@ -202,14 +204,22 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 		if e.Kind == restart.EventAsked || e.Kind == restart.EventProgress && s.roster.waits(e.Session) {
 			c.asked.add(e.Directory, e.Session)
 		}
-		select {
-		case asides <- e:
-		default: // the next one does as well
+		if e.Kind == restart.EventProgress {
+			wake(c.moved)
 		}
+		wake(asides)
 	}
 	resync := func(ctx context.Context) error { return s.resync(ctx, c) }
 	if err := c.client.Events(ctx, handleAll, resync); err != nil && ctx.Err() == nil {
 		s.Log.Error("the server's events are lost", "error", err)
+	}
+}
+
+// wake has c hold one: whoever takes it does what is due, for all who woke it.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -239,21 +249,18 @@ const rememberAfter = 500 * time.Millisecond
 // catchUpAfter is the pause between attempts to bring a ledger up to date that could not be written.
 const catchUpAfter = 2 * time.Second
 
-// attendAside does what events ask for and what would hold up the stream.
-func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-chan restart.Event) {
+// attendAside does what would hold up the stream, some time after an event.
+func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-chan struct{}) {
 	due := time.NewTimer(0) // at once: it may have been at work before we came
 	defer due.Stop()
 	pending := true
 	for {
 		select {
-		case e, ok := <-asides:
-			if e.Kind == restart.EventProgress {
-				s.refreshTitles(ctx) // a title comes or changes in the course of the work
-			}
-			switch {
-			case !ok:
+		case _, ok := <-asides:
+			if !ok {
 				return
-			case !pending:
+			}
+			if !pending {
 				due.Reset(rememberAfter)
 				pending = true
 			}

@@ -14,11 +14,12 @@ import (
 // titles is what sessions at work are called and where they are, as the server's
 // database said last. It is best effort: what isn't known is "".
 type titles struct {
-	looking sync.Mutex // who comes second has the answer of the first
+	looking sync.Mutex // who comes second doesn't wait, and takes what is known
 
-	mu     sync.Mutex
-	known  map[string]title
-	failed time.Time // when the database last could not be asked
+	mu      sync.Mutex
+	known   map[string]title
+	failed  time.Time // when the database last could not be asked
+	awaited bool      // somebody came second
 }
 
 type title struct {
@@ -61,10 +62,11 @@ func (t *titles) due(working []control.Working, more []string) []string {
 }
 
 // learn takes in what was found of the sessions at work. It tells whether one is
-// called otherwise than was said before.
+// called otherwise than was said before, or somebody didn't wait for it.
 func (t *titles) learn(working []control.Working, due []string, found map[string]restart.Description) (renamed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	renamed, t.awaited = t.awaited, false
 	for _, w := range working {
 		if !slices.Contains(due, w.ID) {
 			continue
@@ -88,11 +90,38 @@ func plainTitle(d restart.Description) string {
 	return restart.PlainText(restart.Name(d.Title, d.LastPrompt), 200)
 }
 
+// titlePause is between look-ups that are made for what sessions do.
+const titlePause = time.Second
+
+// attendTitles looks up the titles of sessions at work: one comes or changes in the
+// course of the work.
+func (s *supervisor) attendTitles(ctx context.Context, c *incarnation) {
+	for {
+		select {
+		case <-c.moved:
+			s.refreshTitles(ctx)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(titlePause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // refreshTitles looks up what is due: each session when it has started, and then
-// each 30 s at most while somebody looks or it does something.
+// each 30 s at most while somebody looks or it does something. It takes 1 s at most,
+// and nobody waits while another looks.
 func (s *supervisor) refreshTitles(ctx context.Context) {
 	t := &s.titles
-	t.looking.Lock()
+	if !t.looking.TryLock() {
+		t.mu.Lock()
+		t.awaited = true
+		t.mu.Unlock()
+		return
+	}
 	defer t.looking.Unlock()
 	s.mu.Lock()
 	db := s.database

@@ -33,10 +33,7 @@ func (a *asked) add(directory string, ids ...string) {
 		}
 	}
 	a.mu.Unlock()
-	select {
-	case a.due <- struct{}{}:
-	default: // whoever takes that one has these too
-	}
+	wake(a.due)
 }
 
 // take gives what was added, once.
