@@ -28,6 +28,7 @@ type intakeClaim struct {
 	Session   string `json:"session"`
 	ClaimedAt int64  `json:"at"`
 	Attempts  int    `json:"attempts"`
+	Parent    string `json:"parent,omitempty"`
 	Raw       string `json:"raw"`
 }
 
@@ -46,7 +47,7 @@ func (l *Ledger) takeIn(ctx context.Context, sweep Sweep, opts ParkOptions) erro
 	in := intake{Database: opts.Database, Generation: opts.Generation, Incarnation: opts.Incarnation, Cause: opts.Cause,
 		At: opts.At, Since: opts.Since, Claims: make([]intakeClaim, len(sweep.Claims)), Jobs: make([]intakeJob, len(sweep.Jobs))}
 	for i, c := range sweep.Claims {
-		in.Claims[i] = intakeClaim{c.Session, c.ClaimedAt, c.Attempts, string(c.Raw)}
+		in.Claims[i] = intakeClaim{c.Session, c.ClaimedAt, c.Attempts, c.Parent, string(c.Raw)}
 	}
 	for i, j := range sweep.Jobs {
 		in.Jobs[i] = intakeJob{j.Key, j.Kind, j.Session, j.Child, j.Text, j.Status, string(j.Raw)}
@@ -76,7 +77,7 @@ func (in *intake) options() ParkOptions {
 func (in *intake) sweep() Sweep {
 	s := Sweep{Claims: make([]Claim, len(in.Claims)), Jobs: make([]Job, len(in.Jobs))}
 	for i, c := range in.Claims {
-		s.Claims[i] = Claim{c.Session, c.ClaimedAt, c.Attempts, []byte(c.Raw)}
+		s.Claims[i] = Claim{c.Session, c.ClaimedAt, c.Attempts, c.Parent, []byte(c.Raw)}
 	}
 	for i, j := range in.Jobs {
 		s.Jobs[i] = Job{j.Key, j.Kind, j.Session, j.Child, j.Text, j.Status, []byte(j.Raw)}

@@ -382,3 +382,13 @@ func (l *Ledger) SetWaiting(ctx context.Context, waiting map[string]string) erro
 		return nil
 	})
 }
+
+// SetParents records, by session, which one each works for. Sessions that the ledger
+// doesn't know are left out. Do it while they are at work: a suspension is shown under
+// its head from the first moment then.
+func (l *Ledger) SetParents(ctx context.Context, parents map[string]string) error {
+	if len(parents) == 0 {
+		return nil
+	}
+	return l.change(ctx, func(t *tx) error { return t.setEach("parent_id = each.value", parents) })
+}

@@ -123,6 +123,44 @@ func TestSessionWentOnElsewhereAndIsClaimedAnew(t *testing.T) {
 	b.journaled("ses_1", whatSuspended, whatSettled, whatSuspended)
 }
 
+// TestSubagentsAreNeverShownByThemselves: not at one of the looks between the first
+// row of a park and the descriptions, which are all that is asked for the family.
+func TestSubagentsAreNeverShownByThemselves(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	ctx := t.Context()
+	sub := claim("ses_sub", 2000)
+	sub.Parent = "ses_root"
+	b.db.claims["ses_root"], b.db.claims["ses_sub"] = claim("ses_root", 1990), sub
+	for _, id := range []string{"ses_v1", "ses_v1sub"} { // of a server that writes no claims
+		b.apply(EventStarted, id, 2000)
+	}
+	b.must(b.SetParents(ctx, map[string]string{"ses_v1sub": "ses_v1", "ses_nowhere": "ses_v1"}))
+	looks := 0
+	b.OnChange(func() {
+		looks++
+		list, err := b.Pending(ctx)
+		b.must(err)
+		counts, err := b.Counts(ctx)
+		b.must(err)
+		for _, s := range list {
+			if s.ID == "ses_sub" || s.ID == "ses_v1sub" {
+				t.Errorf("look %d shows %s", looks, s.ID)
+			}
+		}
+		if counts.Pending != len(list) {
+			t.Errorf("look %d counts %d and lists %d", looks, counts.Pending, len(list))
+		}
+	})
+	b.must(b.Suspend(ctx, []string{"ses_v1", "ses_v1sub"}, 3000))
+	_, err := b.Park(ctx, b.db, ParkOptions{Undescribed: true})
+	b.must(err)
+	list := b.wants("ses_v1 pending", "ses_root pending")
+	if looks < 2 || len(list[0].Children) != 1 || len(list[1].Children) != 1 {
+		t.Errorf("%d looks; %+v", looks, list)
+	}
+}
+
 func TestJobsWaitUnderTheirSession(t *testing.T) {
 	t.Parallel()
 	b := bare(t, claim("ses_root", 10), claim("ses_sub", 20))

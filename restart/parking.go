@@ -138,6 +138,9 @@ func (p *parking) claim(c Claim) error {
 		}
 	}
 	s.Claimed, s.Attempts = c.ClaimedAt, c.Attempts
+	if c.Parent != "" { // it becomes visible where it belongs
+		s.Parent = c.Parent
+	}
 	p.confirm(s)
 	return nil
 }

@@ -64,6 +64,7 @@ type Claim struct {
 	Session   string
 	ClaimedAt int64           // Unix milliseconds, as the server wrote it
 	Attempts  int             // the server's own count of resumes; 0 where it keeps none
+	Parent    string          // the session that it works for; "" when it is nobody's subagent
 	Raw       json.RawMessage // the claim's columns as they stood
 }
 

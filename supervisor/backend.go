@@ -15,6 +15,24 @@ import (
 
 // Status implements control.Backend.
 func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
+	status := s.status(ctx)
+	ledger, _ := s.book()
+	if ledger == nil {
+		status.Sessions.Unknown = true // the phase's reason says why
+		return status, nil
+	}
+	counts, err := ledger.Counts(ctx)
+	if err != nil {
+		s.Log.Warn("what waits for consent can't be counted", "error", err)
+		status.Sessions.Unknown = true
+		return status, nil
+	}
+	status.Sessions.Pending = counts.Pending
+	return status, nil
+}
+
+// status is the status without what the ledger tells.
+func (s *supervisor) status(ctx context.Context) control.Status {
 	s.mu.Lock()
 	st, c := s.state, s.current
 	status := control.Status{
@@ -27,7 +45,6 @@ func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
 	if !st.Next.IsZero() {
 		status.Server.NextAttempt = &st.Next
 	}
-	ledger := s.ledger
 	s.mu.Unlock()
 	s.refreshTitles(ctx)
 	status.Sessions.Working = s.working()
@@ -42,18 +59,7 @@ func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
 			status.Server.RSSBytes = rss
 		}
 	}
-	if ledger == nil {
-		status.Sessions.Unknown = true // the phase's reason says why
-		return status, nil
-	}
-	counts, err := ledger.Counts(ctx)
-	if err != nil {
-		s.Log.Warn("what waits for consent can't be counted", "error", err)
-		status.Sessions.Unknown = true
-		return status, nil
-	}
-	status.Sessions.Pending = counts.Pending
-	return status, nil
+	return status
 }
 
 // open gives the ledger and its resumer, or the reason why there is none.
@@ -315,15 +321,19 @@ func (s *supervisor) Watch(ctx context.Context, send func(control.Snapshot) erro
 	}
 }
 
+// snapshot counts what it lists: between two looks at the ledger it may have changed.
 func (s *supervisor) snapshot(ctx context.Context) (control.Snapshot, error) {
-	st, err := s.Status(ctx)
-	if err != nil {
-		return control.Snapshot{}, err
-	}
-	snap := control.Snapshot{Status: st, Pending: []control.Suspension{}, Outcomes: s.outcomes.latest()}
+	snap := control.Snapshot{Status: s.status(ctx), Pending: []control.Suspension{}, Outcomes: s.outcomes.latest()}
 	if l, _ := s.book(); l == nil {
+		snap.Status.Sessions.Unknown = true // the phase's reason says why
 		return snap, nil
 	}
+	var err error
 	snap.Pending, err = s.pending(ctx)
+	for _, p := range snap.Pending {
+		if p.State != restart.StateQueued && p.State != restart.StateResuming {
+			snap.Status.Sessions.Pending++
+		}
+	}
 	return snap, err
 }

@@ -5,15 +5,19 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"intermission/platform"
+	"intermission/supervisor/control"
 	"intermission/supervisor/opencode"
 )
 
@@ -112,6 +116,74 @@ func TestWhatItWaitedForIsKnownAfterACrash(t *testing.T) {
 		p, err := b.client.Pending(t.Context())
 		return err == nil && len(p.Pending) == 1 && p.Pending[0].WaitingFor == "permission"
 	}, func() any { return nil })
+}
+
+// TestOneReadingIsCountedAndListed: a crash with subagents at work. Whoever watches
+// is never told of more than the three who wait, neither in the list nor in the count.
+func TestOneReadingIsCountedAndListed(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	st := b.phase(Running)
+	for range 3 {
+		b.prompt("[[subagent kid [[slow n=4000 ms=500]]]]")
+	}
+	b.until("all are at work", func() bool {
+		now, err := b.client.Status(t.Context())
+		return err == nil && len(now.Sessions.Working) == 6
+	}, func() any { return nil })
+	settled := errors.New("settled")
+	watched := make(chan error, 1)
+	first := make(chan struct{})
+	begin := sync.OnceFunc(func() { close(first) })
+	go func() {
+		watched <- b.client.Watch(t.Context(), func(snap control.Snapshot) error {
+			begin()
+			if n := snap.Status.Sessions.Pending; n != len(snap.Pending) || n > 3 {
+				return fmt.Errorf("%d are counted, %d listed", n, len(snap.Pending))
+			}
+			for _, p := range snap.Pending {
+				if len(p.Children) != 1 || p.Title == "" {
+					return nil
+				}
+			}
+			if len(snap.Pending) == 3 {
+				return settled
+			}
+			return nil
+		})
+	}()
+	<-first
+	signal(t, st.Server.PID, platform.Kill)
+	select {
+	case err := <-watched:
+		if !errors.Is(err, settled) {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("never were three shown, each with its subagent")
+	}
+
+	// As if the family were found out between the two looks.
+	b.phase(Running)
+	ledger, err := sql.Open("sqlite", "file:"+b.o.Paths.Ledger+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	if _, err := ledger.Exec("UPDATE session SET parent_id = '', described = 0"); err != nil {
+		t.Fatal(err)
+	}
+	b.exec("UPDATE session_v2 SET title = title")
+	err = b.client.Watch(t.Context(), func(snap control.Snapshot) error {
+		if n := snap.Status.Sessions.Pending; n != 3 || len(snap.Pending) != 3 {
+			return fmt.Errorf("%d are counted, %d listed", n, len(snap.Pending))
+		}
+		return settled
+	})
+	if !errors.Is(err, settled) {
+		t.Error(err)
+	}
 }
 
 // prompt puts a new session to work, as a user's client does.

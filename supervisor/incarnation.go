@@ -36,6 +36,7 @@ type incarnation struct {
 	behind atomic.Bool                         // the ledger has missed an event
 	tree   atomic.Pointer[[]platform.Identity] // its processes, as last seen, where they carry no mark
 	asked  *asked
+	begun  *asked        // of them it has to be found out whose subagents they are
 	moved  chan struct{} // holds one when a session has done something
 
 	// aborts is of what follows, and held while an event is taken in and while what is
@@ -99,7 +100,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	c := &incarnation{
 		record: r, start: st, seq: seq,
 		client: opencode.Connect(r.Incarnation), guard: g,
-		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(), moved: make(chan struct{}, 1),
+		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(), begun: newAsked(), moved: make(chan struct{}, 1),
 	}
 	if c.guard == nil {
 		c.guard = s.guardOf(r, c.gone)
@@ -125,6 +126,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	}
 	s.workers.Go(func() { s.listen(ctx, c) })
 	s.workers.Go(func() { s.attendAsked(ctx, c) })
+	s.workers.Go(func() { s.attendBegun(ctx, c) })
 	s.workers.Go(func() { s.attendTitles(ctx, c) })
 	s.workers.Go(func() { c.await(s.life, gone) })
 	s.workers.Go(func() { s.lose(c.guard, c.gone) })
@@ -204,7 +206,10 @@ func (s *supervisor) listen(ctx context.Context, c *incarnation) {
 		if e.Kind == restart.EventAsked || e.Kind == restart.EventProgress && s.roster.waits(e.Session) {
 			c.asked.add(e.Directory, e.Session)
 		}
-		if e.Kind == restart.EventProgress {
+		switch e.Kind {
+		case restart.EventStarted:
+			c.begun.add("", e.Session)
+		case restart.EventProgress:
 			wake(c.moved)
 		}
 		wake(asides)
@@ -299,6 +304,7 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	c.aborts.Unlock()
 	s.roster.resync(active, asked)
 	c.asked.add("", active...)
+	c.begun.add("", active...)
 	return ledger.Reconcile(ctx, s.database)
 }
 

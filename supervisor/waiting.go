@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -9,8 +11,8 @@ import (
 	"intermission/restart"
 )
 
-// asked is of which sessions it has to be found out what they wait for. Unlike a
-// channel it drops none and holds nobody up, however many come.
+// asked is of which sessions something has to be found out. Unlike a channel it drops
+// none and holds nobody up, however many come.
 type asked struct {
 	mu       sync.Mutex
 	sessions map[string]string // session → its directory, "" where it isn't known
@@ -54,6 +56,26 @@ func (s *supervisor) attendAsked(ctx context.Context, c *incarnation) {
 			s.noteWaiting(ctx, c, c.asked.take())
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// attendBegun notes whose subagents sessions are while they are at work, so that their
+// suspensions are shown under their heads at once, and counted as one.
+func (s *supervisor) attendBegun(ctx context.Context, c *incarnation) {
+	ledger, _ := s.book()
+	for {
+		select {
+		case <-c.begun.due:
+		case <-ctx.Done():
+			return
+		}
+		parents, err := s.database.Parents(ctx, slices.Collect(maps.Keys(c.begun.take())))
+		if err == nil {
+			err = ledger.SetParents(ctx, parents)
+		}
+		if err != nil && ctx.Err() == nil {
+			s.Log.Warn("whose subagents sessions are is not known", "error", err)
 		}
 	}
 }

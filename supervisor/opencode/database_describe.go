@@ -56,6 +56,31 @@ func (d *Database) Describe(ctx context.Context, sessions []string) (map[string]
 	return descriptions, nil
 }
 
+// Parents gives the parent of each session that has one. It costs little.
+func (d *Database) Parents(ctx context.Context, sessions []string) (map[string]string, error) {
+	parents := map[string]string{}
+	err := d.read(ctx, func(q querier, s shape) error {
+		if s.kind == KindAbsent {
+			return nil
+		}
+		rows, err := q.QueryContext(ctx, fmt.Sprintf(
+			`SELECT id, parent_id FROM %s WHERE id IN (SELECT value FROM json_each(?)) AND parent_id <> ''`, s.sessions), list(sessions))
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var id, parent string
+			if err := rows.Scan(&id, &parent); err != nil {
+				return err
+			}
+			parents[id] = parent
+		}
+		return rows.Err()
+	})
+	return parents, err
+}
+
 // describe is sql.ErrNoRows for a session that is gone.
 func describe(ctx context.Context, q querier, s shape, id string) (restart.Description, error) {
 	var desc restart.Description

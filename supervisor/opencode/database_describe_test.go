@@ -53,6 +53,10 @@ func TestDescribeV2(t *testing.T) {
 		if diff := cmp.Diff(want, describeOne(t, s.open(V2), "ses_1")); diff != "" {
 			t.Errorf("%s: %s", kind, diff)
 		}
+		parents, err := s.open(V2).Parents(t.Context(), []string{"ses_1", "ses_working", "ses_gone"})
+		if diff := cmp.Diff(map[string]string{"ses_1": "ses_0", "ses_working": "ses_1"}, parents); diff != "" || err != nil {
+			t.Errorf("%s: %v %s", kind, err, diff)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func (d *Database) eachClaim(ctx context.Context, q querier, s shape, raw string
 		attempts = "resume_attempts"
 	}
 	rows, err := q.QueryContext(ctx, fmt.Sprintf(
-		`SELECT id, %[1]s, %[2]s, %[3]s FROM %[4]s WHERE %[1]s IS NOT NULL`, s.claim, attempts, raw, s.sessions))
+		`SELECT id, %[1]s, %[2]s, coalesce(parent_id, ''), %[3]s FROM %[4]s WHERE %[1]s IS NOT NULL`, s.claim, attempts, raw, s.sessions))
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (d *Database) eachClaim(ctx context.Context, q querier, s shape, raw string
 	for rows.Next() {
 		var c restart.Claim
 		var at any
-		if err := rows.Scan(&c.Session, &at, &c.Attempts, &raw); err != nil {
+		if err := rows.Scan(&c.Session, &at, &c.Attempts, &c.Parent, &raw); err != nil {
 			return err
 		}
 		var isTime bool

@@ -51,7 +51,7 @@ func TestSweepFindsAllThatWouldResume(t *testing.T) {
 	want := restart.Sweep{
 		Claims: []restart.Claim{
 			{Session: "ses_1", ClaimedAt: 1790000000000, Attempts: 3},
-			{Session: "ses_2", ClaimedAt: 1790000000001},
+			{Session: "ses_2", ClaimedAt: 1790000000001, Parent: "ses_1"},
 			{Session: "ses_3", ClaimedAt: 1790000000002},
 		},
 		Jobs: []restart.Job{
