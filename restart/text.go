@@ -1,7 +1,6 @@
 package restart
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -124,17 +123,4 @@ func cut(s string, max int) string {
 		}
 	}
 	return s
-}
-
-// unnamed is the title of a session that its server hasn't named yet (seen on 1.18.33):
-// it tells a person nothing but a date.
-var unnamed = regexp.MustCompile(`^(New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z$`)
-
-// Name is what a session is called: its title, or what the person last wrote to it
-// while its server has not named it.
-func Name(title string, last *Prompt) string {
-	if last != nil && last.Text != "" && unnamed.MatchString(title) {
-		return last.Text
-	}
-	return title
 }

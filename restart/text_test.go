@@ -62,25 +62,3 @@ func TestPlainTextIsAlwaysFitToBeShown(t *testing.T) {
 		}
 	})
 }
-
-func TestName(t *testing.T) {
-	t.Parallel()
-	wrote := &Prompt{Text: "fix the login"}
-	for _, tt := range []struct {
-		title string
-		last  *Prompt
-		want  string
-	}{
-		{"Login repair", wrote, "Login repair"},
-		{"New session - 2026-11-30T20:28:03.742Z", wrote, "fix the login"},
-		{"Child session - 2026-11-30T20:28:03.742Z", wrote, "fix the login"},
-		{"New session - 2026-11-30T20:28:03.742Z", &Prompt{}, "New session - 2026-11-30T20:28:03.742Z"},
-		{"New session - 2026-11-30T20:28:03.742Z", nil, "New session - 2026-11-30T20:28:03.742Z"},
-		{"New session - of parliament", wrote, "New session - of parliament"},
-		{"", wrote, ""},
-	} {
-		if got := Name(tt.title, tt.last); got != tt.want {
-			t.Errorf("%q: %q, want %q", tt.title, got, tt.want)
-		}
-	}
-}

@@ -87,7 +87,7 @@ func (t *titles) missed() {
 }
 
 func plainTitle(d restart.Description) string {
-	return restart.PlainText(restart.Name(d.Title, d.LastPrompt), 200)
+	return restart.PlainText(d.Title, 200)
 }
 
 // titlePause is between look-ups that are made for what sessions do.

@@ -183,7 +183,7 @@ func (v *view) more(list []control.Suspension) Item {
 
 // suspension is the submenu of a session: what a person sees before consenting, then the acts.
 func (v *view) suspension(p control.Suspension) Item {
-	title := titleOf(restart.Name(p.Title, p.LastPrompt), p.ID)
+	title := titleOf(p.Title, p.ID)
 	if p.Directory != "" {
 		title += "  ·  " + shortDir(p.Directory, v.Home)
 	}

@@ -129,8 +129,6 @@ func TestModel(t *testing.T) {
 		}
 		return s
 	}
-	unnamed := login()
-	unnamed.Title = "New session - 2026-11-30T20:28:03.742Z"
 	evil := login()
 	evil.Title = "rm_x && <b>y</b>\n\u202eright-to-left 🎉"
 	evil.Directory = "/tmp/a\x1b[31mb/\u202ecde"
@@ -155,7 +153,6 @@ func TestModel(t *testing.T) {
 		"failed":        linked(at(running(), "failed", "gave up after 5 deaths in 5 minutes; the last: the server exited with status 1; it last wrote: Error: Failed to start server. Is port 4096 in use? What it wrote is in the log: intermission logs")),
 		"blocked":       linked(at(running(), "blocked", "the ledger can't be written: no space left on device")),
 		"pending":       linked(with(running(), login())),
-		"unnamed":       linked(with(running(), unnamed)),
 		"hostile":       linked(with(running(), evil)),
 		"fifty":         linked(with(running(), many(60)...)),
 		"working":       linked(working(running(), busy)),

@@ -117,7 +117,7 @@ func (n notices) observePending(s State) notices {
 			continue
 		}
 		news = true
-		n = n.add(kindPending, item{id: p.ID, at: p.SuspendedAt, name: quote(titleOf(restart.Name(p.Title, p.LastPrompt), p.ID))})
+		n = n.add(kindPending, item{id: p.ID, at: p.SuspendedAt, name: quote(titleOf(p.Title, p.ID))})
 	}
 	n.told = seen
 	if q := n.queues[kindPending]; news && s.Snapshot.Status.Server.State == "starting" {

@@ -200,7 +200,7 @@ func (s State) doneWords(d Done, name string) string {
 func (s State) sessionName(id string) string {
 	for _, p := range s.Snapshot.Pending {
 		if p.ID == id {
-			return quote(titleOf(restart.Name(p.Title, p.LastPrompt), id))
+			return quote(titleOf(p.Title, id))
 		}
 	}
 	for _, w := range s.Snapshot.Status.Sessions.Working {

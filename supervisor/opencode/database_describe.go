@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"intermission/restart"
@@ -20,9 +21,11 @@ const (
 	maxSteps  = 20   // newest assistant messages in which the last tool is looked for
 	maxWalk   = 1000 // newest messages in which v1's last prompt is looked for
 	maxFamily = 200  // newest children that are looked at
+	maxOurs   = 50   // newest prompts in which one that a person wrote is looked for
 )
 
-// Describe implements restart.Database. WaitingFor stays empty: that is not in
+// Describe implements restart.Database. The title of a session that its server hasn't
+// named yet is what the person last wrote to it. WaitingFor stays empty: that is not in
 // the database. Texts are as the session holds them, cut in length and to one
 // line, and otherwise untrusted.
 func (d *Database) Describe(ctx context.Context, sessions []string) (map[string]restart.Description, error) {
@@ -97,6 +100,7 @@ func describe(ctx context.Context, q querier, s shape, id string) (restart.Descr
 	}
 	if err == nil {
 		desc.LastPrompt, err = lastPrompt(ctx, q, s, id)
+		desc.Title = name(desc.Title, desc.LastPrompt)
 	}
 	if err == nil {
 		desc.LastTool, err = lastTool(ctx, q, s, id)
@@ -111,29 +115,51 @@ func describe(ctx context.Context, q querier, s shape, id string) (restart.Descr
 var recent = fmt.Sprintf(`m.session_id = ?1 AND m.time_created >= coalesce((
 	SELECT time_created FROM message WHERE session_id = ?1 ORDER BY time_created DESC, id DESC LIMIT 1 OFFSET %d), 0)`, maxWalk)
 
-// lastPrompt leaves out what no person wrote: synthetic messages (v2) and parts (v1).
+// lastPrompt leaves out what no person wrote: synthetic messages (v2) and parts (v1),
+// and what we delivered to continue the session. It goes back from one to the next,
+// so that mostly only one is parsed.
 func lastPrompt(ctx context.Context, q querier, s shape, id string) (*restart.Prompt, error) {
 	query := fmt.Sprintf(`
-		SELECT coalesce(substr(%s ->> '$.text', 1, %d), ''), m.time_created FROM session_message m
-		 WHERE m.session_id = ? AND m.type = 'user' ORDER BY m.seq DESC LIMIT 1`, parsed("m.data"), maxText)
+		SELECT m.id, coalesce(substr(%s ->> '$.text', 1, %d), ''), m.time_created FROM session_message m
+		 WHERE m.session_id = ? AND m.type = 'user' ORDER BY m.seq DESC LIMIT %d`, parsed("m.data"), maxText, maxOurs)
 	if s.kind == KindV1 {
 		query = fmt.Sprintf(`
-			SELECT (SELECT substr(%[1]s ->> '$.text', 1, %[2]d) FROM part p
+			SELECT m.id, (SELECT substr(%[1]s ->> '$.text', 1, %[2]d) FROM part p
 			         WHERE p.message_id = m.id AND %[1]s ->> '$.type' = 'text' AND NOT coalesce(%[1]s ->> '$.synthetic', 0)
 			         ORDER BY p.id LIMIT 1) AS text, m.time_created
 			  FROM message m WHERE %[3]s AND %[4]s ->> '$.role' = 'user' AND text IS NOT NULL
-			 ORDER BY m.time_created DESC, m.id DESC LIMIT 1`, parsed("p.data"), maxText, recent, parsed("m.data"))
+			 ORDER BY m.time_created DESC, m.id DESC LIMIT %[5]d`, parsed("p.data"), maxText, recent, parsed("m.data"), maxOurs)
 	}
-	var prompt restart.Prompt
-	err := q.QueryRowContext(ctx, query, id).Scan(&prompt.Text, &prompt.At)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
+	rows, err := q.QueryContext(ctx, query, id)
 	if err != nil {
 		return nil, err
 	}
-	prompt.Text = firstLine(prompt.Text)
-	return &prompt, nil
+	defer rows.Close()
+	for rows.Next() {
+		var message string
+		var prompt restart.Prompt
+		if err := rows.Scan(&message, &prompt.Text, &prompt.At); err != nil {
+			return nil, err
+		}
+		if !isKey(id, message) {
+			prompt.Text = firstLine(prompt.Text)
+			return &prompt, nil
+		}
+	}
+	return nil, rows.Err()
+}
+
+// unnamed is the title of a session that its server hasn't named yet (seen on
+// 1.18.33): it tells a person nothing but a date.
+var unnamed = regexp.MustCompile(`^(New|Child) session - \d{4}-\d\d-\d\dT[\d:.]+Z$`)
+
+// name is what a session is called: its title, or what the person last wrote to it
+// while its server has not named it.
+func name(title string, last *restart.Prompt) string {
+	if last != nil && last.Text != "" && unnamed.MatchString(title) {
+		return last.Text
+	}
+	return title
 }
 
 // statusV1 is SQL for the status of a v1 tool. What an abort or a dispose ended

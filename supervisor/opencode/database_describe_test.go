@@ -87,6 +87,43 @@ func TestDescribeV1(t *testing.T) {
 	}
 }
 
+// What a person wrote stands under what we delivered to continue their session, also
+// when that was done again and again.
+func TestLastPromptIsThePersons(t *testing.T) {
+	t.Parallel()
+	key := func(at int64) string { return Key(restart.Delivery{Session: "ses_1", Suspended: at}) }
+	for _, kind := range []string{KindV1, KindEarly} {
+		s := newServer(t, kind)
+		s.session("ses_1", "title = 'New session - 2026-11-30T20:28:03.742Z'")
+		s.session("ses_2", "title = 'New session - 2026-11-30T20:28:03.742Z'")
+		say := func(session, id, text string, at int64) {
+			if kind == KindV1 {
+				s.messageV1(session, id, at, `{"role":"user"}`, fmt.Sprintf(`{"type":"text","text":%q}`, text))
+			} else {
+				s.message(session, id, "user", fmt.Sprintf(`{"text":%q}`, text), at)
+			}
+		}
+		gen := V2
+		if kind == KindV1 {
+			gen = V1
+		}
+		for at := range int64(3) {
+			say("ses_2", Key(restart.Delivery{Session: "ses_2", Suspended: 1796058701000 + at}), "Continue", 1796058702000+at)
+		}
+		say("ses_1", "msg_1", "fix it", 1796058701000)
+		say("ses_1", key(1796058701234), "Continue from where you left off", 1796058702000)
+		say("ses_1", key(1796058702234), "These jobs were lost", 1796058703000)
+		d := s.open(gen)
+		got := describeOne(t, d, "ses_1")
+		if diff := cmp.Diff(&restart.Prompt{Text: "fix it", At: 1796058701000}, got.LastPrompt); diff != "" || got.Title != "fix it" {
+			t.Errorf("%s: %q %s", kind, got.Title, diff)
+		}
+		if got := describeOne(t, d, "ses_2"); got.LastPrompt != nil || got.Title != "New session - 2026-11-30T20:28:03.742Z" {
+			t.Errorf("%s, of whom nobody wrote anything: %+v", kind, got)
+		}
+	}
+}
+
 func TestDescribeV1FallsBackToTheSession(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, KindV1)
@@ -232,4 +269,26 @@ func BenchmarkDescribe1000(b *testing.B) {
 			}
 		}
 	})
+}
+
+func TestName(t *testing.T) {
+	t.Parallel()
+	wrote := &restart.Prompt{Text: "fix the login"}
+	for _, tt := range []struct {
+		title string
+		last  *restart.Prompt
+		want  string
+	}{
+		{"Login repair", wrote, "Login repair"},
+		{"New session - 2026-11-30T20:28:03.742Z", wrote, "fix the login"},
+		{"Child session - 2026-11-30T20:28:03.742Z", wrote, "fix the login"},
+		{"New session - 2026-11-30T20:28:03.742Z", &restart.Prompt{}, "New session - 2026-11-30T20:28:03.742Z"},
+		{"New session - 2026-11-30T20:28:03.742Z", nil, "New session - 2026-11-30T20:28:03.742Z"},
+		{"New session - of parliament", wrote, "New session - of parliament"},
+		{"", wrote, ""},
+	} {
+		if got := name(tt.title, tt.last); got != tt.want {
+			t.Errorf("%q: %q, want %q", tt.title, got, tt.want)
+		}
+	}
 }

@@ -3,6 +3,8 @@ package opencode
 import (
 	"crypto/sha256"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"intermission/restart"
 )
@@ -17,6 +19,25 @@ func Key(d restart.Delivery) string { return "msg_" + identifier("message", d) }
 
 // PartKey is the id of the one part of that message (v1).
 func PartKey(d restart.Delivery) string { return "prt_" + identifier("part", d) }
+
+// isKey tells whether message is one that we delivered to the session, whatever
+// suspension it was for: the key holds its time, but for the highest bits.
+func isKey(session, message string) bool {
+	head, ok := strings.CutPrefix(message, "msg_")
+	if !ok || len(head) < 12 {
+		return false
+	}
+	n, err := strconv.ParseUint(head[:12], 16, 64)
+	if err != nil || n%4096 != 4095 {
+		return false
+	}
+	for high := int64(0); high < 1<<6; high++ { // to the year 2109
+		if Key(restart.Delivery{Session: session, Suspended: high<<36 | int64(n>>12)}) == message {
+			return true
+		}
+	}
+	return false
+}
 
 func identifier(kind string, d restart.Delivery) string {
 	// The last n of that millisecond, so that it sorts after the messages of the turn that was suspended.

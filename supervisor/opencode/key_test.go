@@ -51,3 +51,19 @@ func TestKeySortsAfterWhatWasSuspended(t *testing.T) {
 		t.Errorf("%s sorts before %s: v1 would take the continuation for answered", key, last)
 	}
 }
+
+func TestIsKey(t *testing.T) {
+	t.Parallel()
+	ours := Key(restart.Delivery{Session: "ses_1", Suspended: 1796058701234})
+	for message, want := range map[string]bool{
+		ours: true, ours[:len(ours)-1] + "_": false, "msg_" + ours: false, "": false, "msg_": false,
+		"msg_zzzzzzzzzzzz00000000000000":                                      false,
+		Key(restart.Delivery{Session: "ses_2", Suspended: 1796058701234}):     false, // another session's
+		Key(restart.Delivery{Session: "ses_1", Suspended: 1}):                 true,
+		Key(restart.Delivery{Session: "ses_1", Suspended: 4102444800000 - 1}): true, // the end of 2099
+	} {
+		if got := isKey("ses_1", message); got != want {
+			t.Errorf("%q: %v", message, got)
+		}
+	}
+}
