@@ -35,6 +35,9 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 			delete(c.aborted, id) // perhaps it never arrived, and then a stop is what ends it
 		}
 		c.aborts.Unlock()
+		if errors.Is(err, opencode.ErrIdle) {
+			return control.Interrupted{}, notAtWork(id)
+		}
 		return control.Interrupted{}, fmt.Errorf("cannot interrupt %s: %w", id, err)
 	}
 	if s.acceptAbort(c, id, at) && c.Generation == opencode.V1 && c.guard.stopping.Load() {

@@ -129,7 +129,11 @@ func (c *Client) Session(ctx context.Context, id string) (*Session, error) {
 	return c.api.session(ctx, id)
 }
 
-// Interrupt ends the session's execution as its user would; nothing happens to an idle one.
+// ErrIdle says that there was nothing to interrupt: the session is idle, or gone.
+var ErrIdle = errors.New("the session is not at work")
+
+// Interrupt ends the session's execution as its user would; nothing happens to an idle
+// one. ErrIdle when the server tells that it was.
 func (c *Client) Interrupt(ctx context.Context, session string) error {
 	return c.api.interrupt(ctx, session)
 }

@@ -244,8 +244,18 @@ func (v *v1) session(ctx context.Context, id string) (*Session, error) {
 
 func (v *v1) interrupt(ctx context.Context, session string) error {
 	s, err := v.session(ctx, session)
-	if err != nil || s == nil {
+	if err != nil {
 		return err
+	}
+	if s == nil {
+		return ErrIdle
+	}
+	busy, err := v.status(ctx, s.Directory) // the abort of what is idle is answered like that of what isn't
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(busy, session) {
+		return ErrIdle
 	}
 	return v.wire.post(ctx, "interrupt the session", in(v.path(session, "abort"), s.Directory), nil, nil)
 }

@@ -219,6 +219,10 @@ func TestCallsV1(t *testing.T) {
 		"POST /global/dispose":                      says(200, `true`),
 		"GET /session/ses_1":                        says(200, `{"id":"ses_1","title":"T","directory":"/d","time":{"created":1,"updated":2}}`),
 		"GET /session/ses_2":                        says(404, goneBodyV1),
+		"GET /session/ses_3":                        says(200, `{"id":"ses_3","directory":"/d"}`),
+		"GET /session/ses_4":                        says(200, `{"id":"ses_4","directory":"/fails"}`),
+		"GET /session/status?directory=%2Fd":        says(200, `{"ses_1":{"type":"retry"},"ses_3":{"type":"idle"}}`),
+		"GET /session/status?directory=%2Ffails":    says(500, `{}`),
 		"POST /session/ses_1/abort?directory=%2Fd":  says(200, `true`),
 		"GET /permission?directory=%2Fd":            says(200, `[{"id":"p","sessionID":"ses_other"}]`),
 		"GET /question?directory=%2Fd":              says(200, `[{"id":"q","sessionID":"ses_1"}]`),
@@ -235,10 +239,13 @@ func TestCallsV1(t *testing.T) {
 	if accepted, err := c.Stop(ctx); accepted || err != nil {
 		t.Errorf("stop: %v, %v", accepted, err)
 	}
-	for _, session := range []string{"ses_1", "ses_2"} {
-		if err := c.Interrupt(ctx, session); err != nil {
-			t.Errorf("interrupt: %v", err)
+	for session, want := range map[string]error{"ses_1": nil, "ses_2": ErrIdle, "ses_3": ErrIdle} {
+		if err := c.Interrupt(ctx, session); !errors.Is(err, want) {
+			t.Errorf("interrupt of %s: %v, want %v", session, err, want)
 		}
+	}
+	if err := c.Interrupt(ctx, "ses_4"); err == nil || errors.Is(err, ErrIdle) {
+		t.Errorf("interrupt of who isn't known to be idle: %v", err)
 	}
 	if !s.did("POST /session/ses_1/abort?directory=%2Fd") {
 		t.Error("not interrupted")

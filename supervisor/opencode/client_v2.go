@@ -257,7 +257,16 @@ func (v *v2) session(ctx context.Context, id string) (*Session, error) {
 }
 
 func (v *v2) interrupt(ctx context.Context, session string) error {
-	return v.wire.post(ctx, "interrupt the session", v.path(session, "interrupt"), nil, nil)
+	said := struct {
+		Interrupted bool `json:"interrupted"`
+	}{true} // earlier ones answer nothing
+	err := v.wire.post(ctx, "interrupt the session", v.path(session, "interrupt"), nil, &said)
+	var answered *answeredError
+	switch {
+	case errors.As(err, &answered) && answered.tag == goneV2, err == nil && !said.Interrupted:
+		return ErrIdle
+	}
+	return err
 }
 
 func (v *v2) quiesce(context.Context) error { return nil }

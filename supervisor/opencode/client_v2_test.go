@@ -389,6 +389,8 @@ func TestCallsV2(t *testing.T) {
 		"POST /api/service/stop":               says(200, `{"accepted":true}`),
 		"POST " + base + "/interrupt":          noContent,
 		"POST /api/session/ses_2/interrupt":    says(200, `{"interrupted":false}`),
+		"POST /api/session/ses_3/interrupt":    says(200, `{"interrupted":true}`),
+		"POST /api/session/ses_4/interrupt":    says(404, notFound),
 		"GET " + base:                          says(200, `{"data":{"id":"ses_1","parentID":"ses_0","title":"T","location":{"directory":"/d"},"time":{"created":1,"updated":2,"archived":3}}}`),
 		"GET /api/session/ses_2":               says(404, notFound),
 		"GET /api/session/ses_3":               says(500, `{}`),
@@ -408,9 +410,9 @@ func TestCallsV2(t *testing.T) {
 	if err := c.Quiesce(ctx); err != nil || s.did("POST /global/dispose") {
 		t.Errorf("quiesce: %v", err)
 	}
-	for _, session := range []string{"ses_1", "ses_2"} {
-		if err := c.Interrupt(ctx, session); err != nil {
-			t.Errorf("interrupt: %v", err)
+	for session, want := range map[string]error{"ses_1": nil, "ses_2": ErrIdle, "ses_3": nil, "ses_4": ErrIdle} {
+		if err := c.Interrupt(ctx, session); !errors.Is(err, want) {
+			t.Errorf("interrupt of %s: %v, want %v", session, err, want)
 		}
 	}
 	got, err := c.Session(ctx, "ses_1")
