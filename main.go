@@ -457,7 +457,10 @@ type openCommand struct {
 	ID string `arg:"" help:"A session id, or an unambiguous beginning of one."`
 }
 
-func (c *openCommand) Run(client *control.Client) error {
+func (c *openCommand) Run(s *surroundings, client *control.Client) error {
+	if !s.asks || !s.shows {
+		return &control.Error{Code: control.CodeUsage, Message: "no terminal to open the session in; call it in one, with input and output as they are there"}
+	}
 	a, err := client.Attach(context.Background(), c.ID)
 	if err != nil {
 		return err
@@ -471,29 +474,8 @@ func (c *openCommand) Run(client *control.Client) error {
 	for name, value := range a.Env {
 		env = append(env, name+"="+value)
 	}
-	return become(a.Argv, a.Dir, env)
-}
-
-// become runs a program as if it had been called in our place: the terminal, its
-// signals and job control are its own, and so is the exit status.
-func become(argv []string, dir string, env []string) error {
-	program, err := exec.LookPath(argv[0])
-	if err == nil {
-		err = os.Chdir(dir)
-	}
-	if err == nil {
-		err = syscall.Exec(program, argv, env)
-	}
-	if !errors.Is(err, errors.ErrUnsupported) {
-		return fmt.Errorf("cannot open the session: %w", err)
-	}
-	// Windows has no such call: it is a child, and Ctrl-C is left to it.
-	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
-	cmd := exec.Command(program, argv[1:]...)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	err = platform.Become(a.Argv, a.Dir, env)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 		return exitStatus(exit.ExitCode())
 	}
 	return err

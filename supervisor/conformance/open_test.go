@@ -17,9 +17,15 @@ func TestOpenIsNoConsent(t *testing.T) {
 	t.Parallel()
 	u := newUser(t, newV1)
 	w := suspendOne(t, u)
-	if r := u.exec(t, program, "open", w.id); r.exit != 3 {
-		t.Errorf("open without a supervisor: %v", r)
+	opened := func(when string, want int) {
+		t.Helper()
+		tty := u.inTerminal(t, program, "open", w.id)
+		tty.wait(t)
+		if code := tty.cmd.ProcessState.ExitCode(); code != want {
+			t.Errorf("open without %s ended with %d; it showed %q", when, code, tty.tail())
+		}
 	}
+	opened("a supervisor", 3)
 	u.up(t)
 	requests := u.requests(t)
 	u.wantPending(t, w)
@@ -56,8 +62,9 @@ func TestOpenIsNoConsent(t *testing.T) {
 	if r := u.exec(t, program, "stop"); r.exit != 0 {
 		t.Fatalf("stop: %v", r)
 	}
-	if r := u.exec(t, program, "open", w.id); r.exit != 5 {
-		t.Errorf("open without a server: %v", r)
+	opened("a server", 5)
+	if r := u.exec(t, program, "open", w.id); r.exit != 2 {
+		t.Errorf("open without a terminal: %v", r)
 	}
 }
 
