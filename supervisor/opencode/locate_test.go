@@ -242,3 +242,17 @@ func TestUnsupportedVersionShowsOneLine(t *testing.T) {
 		}
 	}
 }
+
+// An advice to change the configuration says what it takes to be read.
+func TestAdviceToConfigureIsWhole(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		&NotFoundError{Command: "opencode", Looked: []string{"/bin"}},
+		&NotFoundError{Command: "/bin", Looked: []string{"/bin"}, Unfit: "is a directory"},
+		&UnsupportedVersionError{Program: "/bin/true", Version: "9"},
+	} {
+		if text := err.Error(); !strings.Contains(text, "config.toml") || !strings.Contains(text, "restart the supervisor (intermission run)") {
+			t.Errorf("%T: %s", err, text)
+		}
+	}
+}

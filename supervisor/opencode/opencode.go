@@ -50,6 +50,9 @@ func (i Incarnation) String() string {
 	return fmt.Sprintf("opencode %s pid %d at %s", i.Version, i.PID, i.URL)
 }
 
+// readAnew is what a changed configuration takes: the supervisor reads it at its start only.
+const readAnew = "restart the supervisor (intermission run)"
+
 // NotFoundError says that no opencode program could be found.
 type NotFoundError struct {
 	Command string
@@ -59,9 +62,9 @@ type NotFoundError struct {
 
 func (e *NotFoundError) Error() string {
 	if e.Unfit != "" {
-		return fmt.Sprintf("%s %s; name a program as [server] command in config.toml", strings.Join(e.Looked, ", "), e.Unfit)
+		return fmt.Sprintf("%s %s; name a program as [server] command in config.toml, and %s", strings.Join(e.Looked, ", "), e.Unfit, readAnew)
 	}
-	return fmt.Sprintf("cannot find the program %q; install it, or name it as [server] command in config.toml; looked in %s", e.Command, strings.Join(e.Looked, ", "))
+	return fmt.Sprintf("cannot find the program %q; install it, or name it as [server] command in config.toml and %s; looked in %s", e.Command, readAnew, strings.Join(e.Looked, ", "))
 }
 
 // UnsupportedVersionError says that the program is of a version that we don't know how to supervise.
@@ -76,7 +79,7 @@ func (e *UnsupportedVersionError) Error() string {
 	if shown := []rune(version); len(shown) > maxShown {
 		version = string(shown[:maxShown]) + "…"
 	}
-	return fmt.Sprintf("%s reports version %q, which is not known to intermission (known: 1.x and 2.x); name another program as [server] command in config.toml", e.Program, version)
+	return fmt.Sprintf("%s reports version %q, which is not known to intermission (known: 1.x and 2.x); name another program as [server] command in config.toml, and %s", e.Program, version, readAnew)
 }
 
 // UnknownShapeError says that the database has a shape that we don't know, so that nothing may be started on it.
