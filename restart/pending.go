@@ -337,6 +337,17 @@ func (l *Ledger) Claims(ctx context.Context) ([]string, error) {
 	return l.live(ctx, "")
 }
 
+// Since gives, by session, when the execution of each that is at work had started
+// (Unix ms, by the server's clock where it tells).
+func (l *Ledger) Since(ctx context.Context) (map[string]int64, error) {
+	var since map[string]int64
+	err := l.read(ctx, func(t *tx) (err error) {
+		since, err = t.times("SELECT id, time_claimed FROM session WHERE time_claimed IS NOT NULL AND time_suspended IS NULL AND phase = ''")
+		return err
+	})
+	return since, err
+}
+
 // live gives the sessions with a live claim; and narrows them.
 func (l *Ledger) live(ctx context.Context, and string) ([]string, error) {
 	var list []string

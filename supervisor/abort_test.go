@@ -66,31 +66,9 @@ func TestAnInterruptUnderWayAtTheStop(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(said)
 			}))
 			defer server.Close()
-			ctx, dir := t.Context(), t.TempDir()
-			ledger, err := restart.Open(filepath.Join(dir, "ledger.db"), time.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer ledger.Close()
-			db, err := opencode.OpenDatabase(filepath.Join(dir, "opencode.db"), opencode.V1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer db.Close()
-			inc := opencode.Incarnation{ID: "inc_1", Generation: opencode.V1, URL: server.URL}
-			i := &incarnation{
-				record: record{Incarnation: inc}, guard: &guard{}, client: opencode.Connect(inc),
-				gone: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(),
-			}
-			defer i.client.Close()
-			i.client.Watch("/d")
-			s := &supervisor{
-				Options: Options{Log: slog.New(slog.DiscardHandler)}, roster: newRoster(func() {}), ledger: ledger, database: db, current: i,
-			}
-			defer s.roster.clear()
-			if err := ledger.BeginIncarnation(ctx, restart.Incarnation{ID: inc.ID, Generation: "v1", Database: "db", StartedAt: 1}); err != nil {
-				t.Fatal(err)
-			}
+			ctx := t.Context()
+			s, i := attending(t, server.URL)
+			ledger := s.ledger
 			event := func(kind restart.EventKind) {
 				i.aborts.Lock()
 				defer i.aborts.Unlock()
@@ -127,5 +105,63 @@ func TestAnInterruptUnderWayAtTheStop(t *testing.T) {
 				t.Errorf("accepted: %v; pending: %+v, %v", c.accepted, list, err)
 			}
 		})
+	}
+}
+
+// attending is a supervisor that has begun to attend a server of v1 at url, which
+// works in /d. What goes on by itself in one doesn't.
+func attending(t *testing.T, url string) (*supervisor, *incarnation) {
+	t.Helper()
+	dir := t.TempDir()
+	ledger, err := restart.Open(filepath.Join(dir, "ledger.db"), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ledger.Close() })
+	db, err := opencode.OpenDatabase(filepath.Join(dir, "opencode.db"), opencode.V1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	inc := opencode.Incarnation{ID: "inc_1", Generation: opencode.V1, URL: url}
+	c := &incarnation{
+		record: record{Incarnation: inc}, guard: &guard{}, client: opencode.Connect(inc),
+		gone: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(), begun: newAsked(),
+	}
+	t.Cleanup(c.client.Close)
+	c.client.Watch("/d")
+	s := &supervisor{
+		Options: Options{Log: slog.New(slog.DiscardHandler)}, roster: newRoster(func() {}), ledger: ledger, database: db, current: c,
+	}
+	t.Cleanup(s.roster.clear)
+	err = ledger.BeginIncarnation(t.Context(), restart.Incarnation{ID: inc.ID, Generation: "v1", Database: filepath.Join(dir, "opencode.db"), StartedAt: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, c
+}
+
+// An earlier supervisor saw a session start, this one has adopted the server.
+func TestAdoptionKeepsSinceWhenSessionsWork(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"ses_1":{"type":"busy"},"ses_2":{"type":"busy"}}`))
+	}))
+	defer server.Close()
+	s, c := attending(t, server.URL)
+	long := time.Now().Add(-6 * time.Hour).UnixMilli()
+	if err := s.ledger.Apply(t.Context(), restart.Event{Kind: restart.EventStarted, Session: "ses_1", At: long}); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now().UnixMilli()
+	if err := s.resync(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if list := s.roster.list(); len(list) != 2 || list[0].ID != "ses_1" || list[0].StartedAt != long || list[1].StartedAt < before {
+		t.Errorf("%+v; %d was %d", list, long, before)
+	}
+	if asked, begun := c.asked.take(), c.begun.take(); len(asked) != 2 || len(begun) != 2 {
+		t.Errorf("asked are %v and %v", asked, begun)
 	}
 }

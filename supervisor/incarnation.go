@@ -302,7 +302,11 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	c.aborts.Lock()
 	clear(c.aborted) // others may execute by now than those that were interrupted
 	c.aborts.Unlock()
-	s.roster.resync(active, asked)
+	since, err := ledger.Since(ctx)
+	if err != nil {
+		s.Log.Warn("since when sessions are at work is not known", "error", err)
+	}
+	s.roster.resync(active, asked, since)
 	c.asked.add("", active...)
 	c.begun.add("", active...)
 	return ledger.Reconcile(ctx, s.database)

@@ -26,8 +26,8 @@ type roster struct {
 
 // execution is one of a session that runs now.
 type execution struct {
-	started  int64 // Unix milliseconds; names it
-	began    time.Time
+	started  int64     // Unix milliseconds; names it
+	seen     time.Time // first, by us
 	progress time.Time
 	quiet    bool   // its silence was told
 	waiting  string // "permission", "question" or ""
@@ -62,7 +62,7 @@ func (r *roster) take(e restart.Event) bool {
 	x := r.working[e.Session]
 	switch {
 	case e.Kind == restart.EventStarted && x == nil:
-		r.enter(e.Session)
+		r.enter(e.Session, time.Now().UnixMilli())
 	case e.Kind == restart.EventStarted || e.Kind == restart.EventProgress:
 		if x == nil {
 			return false // a late word of one that has ended
@@ -111,10 +111,11 @@ func (r *roster) waits(id string) bool {
 	return x != nil && x.waiting != ""
 }
 
-// enter begins an execution. Its name is new, whatever clocks do. r.mu is held.
-func (r *roster) enter(id string) {
+// enter begins an execution, or begins to know one, that has started at (Unix
+// milliseconds). Its name is new, whatever clocks do. r.mu is held.
+func (r *roster) enter(id string, at int64) {
 	now := time.Now()
-	x := &execution{started: max(now.UnixMilli(), r.past[id].started+1), began: now, progress: now}
+	x := &execution{started: max(min(at, now.UnixMilli()), r.past[id].started+1), seen: now, progress: now}
 	if len(r.past) >= maxPast {
 		maps.DeleteFunc(r.past, func(id string, p past) bool {
 			return r.working[id] == nil && p.started < now.UnixMilli()
@@ -130,17 +131,22 @@ func (r *roster) leave(id string) {
 }
 
 // resync makes it what the server said, asked at (taken before asking). Who is
-// known already keeps its times.
-func (r *roster) resync(active []string, asked time.Time) {
+// known already keeps its times; of others since tells, where it does, when they
+// started (Unix milliseconds): perhaps long before us.
+func (r *roster) resync(active []string, asked time.Time, since map[string]int64) {
 	r.mu.Lock()
 	for id, x := range r.working {
-		if !x.began.After(asked) && !slices.Contains(active, id) {
+		if !x.seen.After(asked) && !slices.Contains(active, id) {
 			r.leave(id)
 		}
 	}
 	for _, id := range active {
 		if r.working[id] == nil && !r.past[id].ended.After(asked) {
-			r.enter(id)
+			at, known := since[id]
+			if !known {
+				at = time.Now().UnixMilli()
+			}
+			r.enter(id, at)
 		}
 	}
 	r.arm()

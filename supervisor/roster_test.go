@@ -199,12 +199,33 @@ func TestResyncKeepsWhatIsKnown(t *testing.T) {
 		w.event(restart.EventStarted, "began since")
 		w.event(restart.EventStarted, "came and went since")
 		w.event(restart.EventSucceeded, "came and went since")
-		w.resync([]string{"stays", "began unseen", "came and went since"}, asked)
+		w.resync([]string{"stays", "began unseen", "came and went since"}, asked, nil)
 		if got := w.ids(); len(got) != 3 || w.started("stays") != before || w.started("began since") == 0 || w.started("began unseen") == 0 {
 			t.Errorf("%q", got)
 		}
 		if list := w.list(); list[0].ID != "stays" {
 			t.Errorf("not by their start: %+v", list)
+		}
+	})
+}
+
+// Who was at work before we came says since when, unless that can't be.
+func TestResyncTellsSinceWhen(t *testing.T) {
+	watch(t, func(w *watched) {
+		now := time.Now()
+		long, later := now.Add(-6*time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli()
+		w.event(restart.EventStarted, "ended")
+		w.event(restart.EventSucceeded, "ended")
+		w.wait(time.Second, 0)
+		asked := time.Now()
+		w.resync([]string{"ses_1", "set back", "ended", "unknown"}, asked, map[string]int64{"ses_1": long, "set back": later, "ended": long})
+		for id, want := range map[string]int64{"ses_1": long, "set back": asked.UnixMilli(), "ended": now.UnixMilli() + 1, "unknown": asked.UnixMilli()} {
+			if got := w.started(id); got != want {
+				t.Errorf("%s started %d, want %d", id, got, want)
+			}
+		}
+		if x := w.list()[0]; x.ID != "ses_1" || x.Quiet || x.ProgressAt != asked.UnixMilli() {
+			t.Errorf("%+v", x)
 		}
 	})
 }

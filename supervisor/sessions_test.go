@@ -222,6 +222,6 @@ func TestAnInterruptDuringTheStopOfV1IsItsUsers(t *testing.T) {
 		t.Errorf("an interrupt of what has ended: %v", err)
 	}
 	// The next execution is not the one that was interrupted, also when its start was missed.
-	s.roster.resync([]string{"ses_1"}, time.Now())
+	s.roster.resync([]string{"ses_1"}, time.Now(), nil)
 	event(restart.EventInterrupted, restart.EventShutdown)
 }
