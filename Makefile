@@ -66,13 +66,14 @@ $(GOLANGCI):
 	GOBIN=$(@D) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
 # The race detector needs a C compiler, the real server comes by npm, and works in
-# git projects; the tray is tested on a session bus, its icons and its entry at
-# login by the tools that define them, and on a real desktop without a screen.
+# git projects. The tray is tested on a session bus, its icons and its entry at
+# login by the tools that define them, and on a real desktop, which lists its own needs.
 prerequisites:
 	@missing=(); \
 	[ "$$(uname)" != Linux ] || for need in $(DESKTOP); do \
 	  command -v "$${need%%:*}" >/dev/null || missing+=("$${need##*:}"); \
 	done; \
+	[ "$$(uname)" != Linux ] || missing+=($$(assets/screenshots/make.sh --missing)); \
 	command -v gcc >/dev/null || missing+=(gcc libc6-dev); \
 	command -v npm >/dev/null || missing+=(npm); \
 	command -v git >/dev/null || missing+=(git); \

@@ -213,8 +213,8 @@ type fakeSupervisor struct {
 	snap    control.Snapshot
 	changed chan struct{}
 	acts    []string
-	refuse  string        // what every resume is refused with
-	hold    chan struct{} // acts wait for it, unless nil
+	sent    *control.Snapshot // what was sent last
+	hold    chan struct{}     // acts wait for it, unless nil
 }
 
 // supervise starts a fake supervisor that says snap; end retires it.
@@ -255,6 +255,19 @@ func (f *fakeSupervisor) say(snap control.Snapshot) {
 	f.changed = make(chan struct{})
 }
 
+// wantRead waits until what is shown has been sent to who watches.
+func (f *fakeSupervisor) wantRead(t testing.TB) {
+	t.Helper()
+	eventually(t, "it is sent", func() error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.sent == nil || f.sent.Status.Server.RSSBytes != f.snap.Status.Server.RSSBytes {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+}
+
 // did gives the acts that came, as "VERB ID AT".
 func (f *fakeSupervisor) did() []string {
 	f.mu.Lock()
@@ -284,6 +297,9 @@ func (f *fakeSupervisor) Watch(ctx context.Context, send func(control.Snapshot) 
 		if err := send(snap); err != nil {
 			return err
 		}
+		f.mu.Lock()
+		f.sent = &snap
+		f.mu.Unlock()
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -308,9 +324,6 @@ func (f *fakeSupervisor) Show(context.Context, string) (control.Detail, error) {
 
 func (f *fakeSupervisor) Resume(_ context.Context, id string, at int64) (control.Result, error) {
 	f.act("resume %s %d", id, at)
-	if f.refuse != "" {
-		return control.Result{ID: id, Outcome: "refused", Reason: f.refuse}, nil
-	}
 	return control.Result{ID: id, Outcome: "resumed"}, nil
 }
 

@@ -35,8 +35,9 @@ func TestMain(m *testing.M) {
 // atExit is what is done when all tests have run.
 var atExit []func()
 
-// patience bounds every wait for another process.
-const patience = 10 * time.Second
+// patience bounds every wait for another process. It costs nothing where that comes,
+// and two cores run everything else meanwhile.
+const patience = 60 * time.Second
 
 // child is a running program.
 type child struct {

@@ -32,7 +32,7 @@ type stage struct {
 func newStage(t testing.TB, d *desk) *stage {
 	t.Helper()
 	s := &stage{desk: d}
-	d.env = append(d.env, "INTERMISSION_DEVSERVER_KIND=claims", "INTERMISSION_DEVSERVER_REQUESTS="+d.path("journal"), "INTERMISSION_DEVSERVER_CONTINUE=[[slow n=400 ms=50]]")
+	d.env = append(d.env, "INTERMISSION_DEVSERVER_KIND=claims", "INTERMISSION_DEVSERVER_REQUESTS="+d.path("journal"), "INTERMISSION_DEVSERVER_CONTINUE=[[slow n=9000 ms=50]]")
 	d.write(t, fmt.Sprintf("[server]\ncommand = [%q, \"devserver\", \"serve\", \"--service\"]\n[notify]\nquiet = []\n", intermission(t)), "config", "intermission", "config.toml")
 	t.Cleanup(func() { s.endServer(t) })
 	s.supervisor = d.start(t, nil, "run")
@@ -107,6 +107,20 @@ func (s *stage) call(r serverRegistration, method, path string, in, out any) err
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
+// wantTurns waits until the model was asked so often, and holds that it isn't more.
+func (s *stage) wantTurns(t testing.TB, want int) {
+	t.Helper()
+	eventually(t, "the model is asked", func() error {
+		if n := s.turns(t); n < want {
+			return fmt.Errorf("%d turns, want %d", n, want)
+		}
+		return nil
+	})
+	if n := s.turns(t); n != want {
+		t.Errorf("%d turns, want %d", n, want)
+	}
+}
+
 // begin lets a new session work.
 func (s *stage) begin(t testing.TB, prompt string) (id string) {
 	t.Helper()
@@ -145,8 +159,8 @@ func TestStory(t *testing.T) {
 	b := newBus(t)
 	h, notices := newHost(t, b), newNotifications(t, b)
 	s := newStage(t, newDesk(t, b))
-	s.begin(t, "Migrate_the database [[slow n=400 ms=50]]")
-	s.begin(t, "Write tests [[slow n=400 ms=50]]")
+	s.begin(t, "Migrate_the database [[slow n=9000 ms=50]]")
+	s.begin(t, "Write tests [[slow n=9000 ms=50]]")
 	s.start(t, nil, "tray")
 	item := h.item(t)
 	menu := item.waitMenu(t, shows("At work (2)"))
@@ -173,9 +187,7 @@ func TestStory(t *testing.T) {
 	if menu.find("Pending (1)", "Write tests…") == nil || menu.find("At work (1)", "Migrate_the…") == nil {
 		t.Errorf("the wrong one:\n%s", menu.text())
 	}
-	if n := s.turns(t); n != before+1 {
-		t.Errorf("%d turns for one consent", n-before)
-	}
+	s.wantTurns(t, before+1)
 	item.clickAt(t, "Pending (1)", "Write tests…", "Dismiss")
 	item.waitMenu(t, shows("No session is pending"))
 	item.clickAt(t, "At work (1)", "Migrate_the…", "Interrupt")
@@ -184,9 +196,7 @@ func TestStory(t *testing.T) {
 	item.waitMenu(t, shows("OpenCode is stopped"))
 	item.clickAt(t, "Start server")
 	item.waitMenu(t, shows("OpenCode 2.2.0 is running"))
-	if n := s.turns(t); n != before+1 {
-		t.Errorf("%d turns for one consent", n-before)
-	}
+	s.wantTurns(t, before+1)
 }
 
 // TestTwoTraysTwentyClicks: one execution, whoever clicks how often.
@@ -195,7 +205,7 @@ func TestTwoTraysTwentyClicks(t *testing.T) {
 	b1, b2 := newBus(t), newBus(t)
 	h1, h2 := newHost(t, b1), newHost(t, b2)
 	s := newStage(t, newDesk(t, b1))
-	id := s.begin(t, "Migrate [[slow n=400 ms=50]]")
+	id := s.begin(t, "Migrate [[slow n=9000 ms=50]]")
 	before := s.turns(t)
 	if status, said := s.run(t, "restart"); status != 0 {
 		t.Fatal(said)
@@ -217,13 +227,33 @@ func TestTwoTraysTwentyClicks(t *testing.T) {
 	for _, i := range []*statusItem{i1, i2} {
 		i.waitMenu(t, shows("At work (1)", "Migrate…", "Interrupt"))
 	}
-	if n := s.turns(t); n != before+1 {
-		t.Errorf("%d turns", n-before)
-	}
+	s.wantTurns(t, before+1)
 	_, said := s.run(t, "show", id)
 	if n := strings.Count(said, "consented"); n != 1 {
 		t.Errorf("%d consents:\n%s", n, said)
 	}
+	if status, said := s.run(t, "stop"); status != 0 { // whatever was still on its way is over then
+		t.Error(said)
+	}
+	s.wantTurns(t, before+1)
+}
+
+// TestSupervisorKilled: the tray sees that it is gone, and its successor, which adopts the server.
+func TestSupervisorKilled(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	h := newHost(t, b)
+	s := newStage(t, newDesk(t, b))
+	s.begin(t, "Migrate [[slow n=9000 ms=50]]")
+	s.start(t, nil, "tray")
+	item := h.item(t)
+	for range 3 {
+		item.waitMenu(t, shows("At work (1)", "Migrate…", "Interrupt"))
+		s.supervisor.end(t, syscall.SIGKILL)
+		item.waitMenu(t, func(n *node) bool { return shows("No supervisor is running")(n) && lacks("At work…")(n) })
+		s.supervisor = s.start(t, nil, "run")
+	}
+	item.waitMenu(t, shows("At work (1)", "Migrate…", "Interrupt"))
 }
 
 // TestSetUp: no supervisor was ever there. The menu sets one up, and it outlives the tray.

@@ -3,17 +3,22 @@
 # a real panel, a real notification daemon and a real pointer, and checks each step.
 #
 #   assets/screenshots/make.sh [OUTDIR]     default: this directory
+#   assets/screenshots/make.sh --missing    names the Debian packages that it needs and aren't there
 #
 # INTERMISSION_BIN names a program that is built already. It works in a temporary
 # directory, on loopback only, and ends what it started. Exit status: 0 done, 1 something
 # was not as it should be (OUTDIR/failure.png is then the screen), 2 tools are missing.
 set -Eeuo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=$(realpath -m "${1:-$here}")
 # shellcheck source=desk.bash
 . "$here/desk.bash"
 
 packages=$(missing)
+if [ "${1-}" = --missing ]; then
+  echo "$packages"
+  exit 0
+fi
+out=$(realpath -m "${1:-$here}")
 if [ -n "$packages" ]; then
   echo "make.sh: packages are missing: install them (Debian: apt-get install --no-install-recommends $packages)" >&2
   exit 2
