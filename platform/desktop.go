@@ -52,7 +52,8 @@ func (d *Desktop) Close() { d.close() }
 // (org.kde.StatusNotifierItem-PID-1): the tray library registers it once, and
 // after some failures never again. Each time a host comes, and each time it drops
 // the item, it is looked after a second whether the item is registered, and
-// otherwise it's done here. A host that hangs is not waited for; it is looked at anew when it
+// otherwise it's done here. A host that refuses is asked again, after a second at
+// first and after a minute at last. One that hangs is not waited for; it is looked at anew when it
 // answers. Only Linux has something to watch.
 func (d *Desktop) KeepRegistered(ctx context.Context, item string) {
 	d.keepRegistered(ctx, item, hostSettles, hostPatience)

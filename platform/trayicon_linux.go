@@ -15,6 +15,7 @@ const (
 	watcherName      = "org.kde.StatusNotifierWatcher"
 	watcherPath      = "/StatusNotifierWatcher"
 	itemUnregistered = watcherName + ".StatusNotifierItemUnregistered"
+	hostRegistered   = watcherName + ".StatusNotifierHostRegistered"
 	nameOwnerChanged = "org.freedesktop.DBus.NameOwnerChanged"
 )
 
@@ -27,7 +28,9 @@ type iconWatch struct {
 	settle, patience time.Duration
 	watcher          string // unique name of the owner; "" is none
 
-	look    <-chan time.Time // when to look
+	look    <-chan time.Time // when to look; something has happened
+	retry   <-chan time.Time // when to look because the last time failed
+	failed  int              // how often in turn
 	call    chan *dbus.Call  // what was asked last; nil when nothing is open
 	overdue <-chan time.Time // when call has taken too long
 
@@ -47,8 +50,13 @@ func (d *Desktop) keepRegistered(ctx context.Context, item string, settle, patie
 		d.log.Warn("the tray icon isn't watched", "err", err)
 		return
 	}
-	w.watcherIs(w.owner(ctx, watcherName))
-	if w.watcher == "" && ctx.Err() == nil && d.bus.Connected() {
+	owner, err := w.owner(ctx, watcherName)
+	w.watcherIs(owner)
+	switch {
+	case ctx.Err() != nil || !d.bus.Connected():
+	case err != nil:
+		w.failure(err)
+	case owner == "":
 		w.awaited = true
 		d.log.Warn("no StatusNotifier host: the icon appears when one starts; on GNOME install the AppIndicator extension")
 	}
@@ -64,8 +72,9 @@ func (d *Desktop) keepRegistered(ctx context.Context, item string, settle, patie
 			}
 			w.hear(s)
 		case <-w.look:
-			w.look = nil
-			w.ask(ctx, "org.freedesktop.DBus.Properties.Get", watcherName, "RegisteredStatusNotifierItems")
+			w.lookNow(ctx)
+		case <-w.retry:
+			w.lookNow(ctx)
 		case call := <-w.call:
 			w.answered(ctx, call)
 		case <-w.overdue:
@@ -80,6 +89,7 @@ func (w *iconWatch) subscribe(ctx context.Context) error {
 		{dbus.WithMatchSender("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, watcherName)},
 		{dbus.WithMatchSender("org.freedesktop.DBus"), dbus.WithMatchMember("NameOwnerChanged"), dbus.WithMatchArg(0, w.item)},
 		{dbus.WithMatchSender(watcherName), dbus.WithMatchInterface(watcherName), dbus.WithMatchMember("StatusNotifierItemUnregistered")},
+		{dbus.WithMatchSender(watcherName), dbus.WithMatchInterface(watcherName), dbus.WithMatchMember("StatusNotifierHostRegistered")},
 	} {
 		if err := w.bus.AddMatchSignalContext(ctx, match...); err != nil {
 			return err
@@ -89,13 +99,20 @@ func (w *iconWatch) subscribe(ctx context.Context) error {
 }
 
 // owner is the unique name of the owner, "" when there is none.
-func (w *iconWatch) owner(ctx context.Context, name string) (unique string) {
+func (w *iconWatch) owner(ctx context.Context, name string) (unique string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
-	if w.bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, name).Store(&unique) != nil {
-		return ""
+	err = w.bus.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.GetNameOwner", 0, name).Store(&unique)
+	if isError(err, "NameHasNoOwner") {
+		return "", nil
 	}
-	return unique
+	return unique, err
+}
+
+// isError tells whether the bus says so.
+func isError(err error, name string) bool {
+	said := dbus.Error{}
+	return errors.As(err, &said) && said.Name == "org.freedesktop.DBus.Error."+name
 }
 
 // hear takes a signal. Only the bus tells of owners, and only the watcher of items.
@@ -109,7 +126,7 @@ func (w *iconWatch) hear(s *dbus.Signal) {
 		case ok && s.Body[0] == w.item && owner != "":
 			w.lookSoon() // the icon is there by now; its own registration may have been lost
 		}
-	case s.Name == itemUnregistered && s.Sender == w.watcher:
+	case (s.Name == itemUnregistered || s.Name == hostRegistered) && s.Sender == w.watcher:
 		w.lookSoon() // perhaps somebody else's: the list tells
 	}
 }
@@ -120,6 +137,7 @@ func (w *iconWatch) watcherIs(owner string) {
 		return
 	}
 	w.watcher, w.look, w.call, w.overdue, w.again = owner, nil, nil, nil, false
+	w.retry, w.failed = nil, 0
 	if owner == "" {
 		return
 	}
@@ -135,9 +153,41 @@ func (w *iconWatch) lookSoon() {
 	case w.watcher == "":
 	case w.call != nil: // one at a time, for the watcher may hang
 		w.again = true
-	default:
+	case w.look == nil: // what comes meanwhile doesn't put it off
 		w.look = time.After(w.settle)
 	}
+}
+
+// lookNow asks the watcher what it has.
+func (w *iconWatch) lookNow(ctx context.Context) {
+	w.look, w.retry = nil, nil
+	if w.watcher == "" { // the bus didn't say before
+		owner, err := w.owner(ctx, watcherName)
+		if err != nil {
+			w.failure(err)
+		}
+		w.watcherIs(owner)
+		return
+	}
+	w.ask(ctx, "org.freedesktop.DBus.Properties.Get", watcherName, "RegisteredStatusNotifierItems")
+}
+
+// hostRetryMax bounds the time between two looks at a host that refuses.
+const hostRetryMax = time.Minute
+
+// retryAfter is the back-off after so many failures in turn.
+func retryAfter(first time.Duration, failed int) time.Duration {
+	return min(first<<min(failed-1, 16), hostRetryMax)
+}
+
+// failure has the watcher looked at later: one that owns its name may not be ready yet.
+func (w *iconWatch) failure(err error) {
+	w.failed++
+	// The same again is nothing to talk about, nor is a host that ends.
+	if w.failed == 1 && !isError(err, "NoReply") {
+		w.log.Warn("the StatusNotifier host refuses; it is asked again", "err", err)
+	}
+	w.retry = time.After(retryAfter(w.settle, w.failed))
 }
 
 // ask calls the watcher; the answer comes into w.call.
@@ -154,20 +204,23 @@ func (w *iconWatch) answered(ctx context.Context, call *dbus.Call) {
 		w.lookSoon()
 		return
 	}
-	if gone := (dbus.Error{}); errors.As(call.Err, &gone) && gone.Name == "org.freedesktop.DBus.Error.NoReply" {
-		return // it ended; that its name has no owner comes as a signal
-	}
 	if call.Err != nil {
-		w.log.Warn("the StatusNotifier host refuses", "err", call.Err)
+		w.failure(call.Err)
 		return
 	}
 	var value dbus.Variant
 	if call.Store(&value) != nil {
+		w.failed = 0
 		return // the answer to a registration has no value
 	}
 	items, _ := value.Value().([]string)
-	unique := w.owner(ctx, w.item)
+	unique, err := w.owner(ctx, w.item)
+	if err != nil {
+		w.failure(err)
+		return
+	}
 	if unique == "" || slices.ContainsFunc(items, func(s string) bool { return namesItem(s, w.item, unique) }) {
+		w.failed = 0
 		return
 	}
 	w.log.Info("the tray icon had been lost and is registered again")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -193,6 +194,74 @@ func TestKeepRegisteredAfterALoss(t *testing.T) {
 	if n := book.lines("registered again"); n != 3 {
 		t.Errorf("said %d times", n)
 	}
+}
+
+// TestKeepRegisteredWithAHostThatIsNotReady: it has its name before it has its object.
+func TestKeepRegisteredWithAHostThatIsNotReady(t *testing.T) {
+	noLeak(t)
+	bus := startBus(t)
+	own(t, bus.connect(t), testItem)
+	w := &watcherFake{conn: bus.connect(t), looks: make(chan struct{}, 100), registered: make(chan string, 100)}
+	own(t, w.conn, watcherName)
+	book := keep(t, patience)
+	eventually(t, "it is said", func() bool { return book.lines("refuses") == 1 })
+	must(t, w.conn.Export(watcherProperties{w}, watcherPath, "org.freedesktop.DBus.Properties"))
+	is(t, "a look that fails at the registration", w.looks)
+	is(t, "the next", w.looks)
+	must(t, w.conn.Export(w, watcherPath, watcherName))
+	registeredHere(t, w)
+	if n := book.lines("refuses"); n != 1 {
+		t.Errorf("that it refuses is said %d times", n)
+	}
+}
+
+func TestKeepRegisteredLooksWhenTheHostIsReady(t *testing.T) {
+	noLeak(t)
+	bus := startBus(t)
+	own(t, bus.connect(t), testItem)
+	w := startWatcher(t, bus, testItem)
+	keep(t, patience)
+	is(t, "the first look", w.looks)
+	must(t, w.conn.Emit(watcherPath, hostRegistered))
+	is(t, "a look after the signal", w.looks)
+}
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
+		if got := retryAfter(time.Second, i+1); got != want*time.Second {
+			t.Errorf("after %d failures %v", i+1, got)
+		}
+	}
+	if got := retryAfter(time.Second, 1<<40); got != hostRetryMax {
+		t.Errorf("at last %v", got)
+	}
+}
+
+// TestOthersDoNotPutALookOff: their items go all the time.
+func TestOthersDoNotPutALookOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &iconWatch{settle: time.Second, watcher: ":1.1"}
+		start := time.Now()
+		others := time.NewTicker(w.settle / 2)
+		defer others.Stop()
+		w.hear(&dbus.Signal{Name: itemUnregistered, Sender: ":1.1"})
+		for {
+			select {
+			case <-w.look:
+				if took := time.Since(start); took != w.settle {
+					t.Errorf("looked after %v", took)
+				}
+				return
+			case <-others.C:
+				if time.Since(start) > 10*w.settle {
+					t.Fatal("no look")
+				}
+				w.hear(&dbus.Signal{Name: itemUnregistered, Sender: ":1.1"})
+			}
+		}
+	})
 }
 
 func TestKeepRegisteredWaitsForTheIcon(t *testing.T) {
