@@ -25,7 +25,7 @@ func (a Autostart) enabled() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	data, err := os.ReadFile(path)
+	data, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -38,7 +38,7 @@ func (a Autostart) enable() error {
 		return err
 	}
 	want := a.launchAgent()
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, want) {
+	if old, err := readSmall(path); err == nil && bytes.Equal(old, want) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -56,7 +56,7 @@ func (a Autostart) systemDirs() []string {
 
 // readEntry reads an entry; one that isn't there is nil.
 func readEntry(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
+	data, err := readSmall(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -138,7 +138,7 @@ func (a Autostart) disable() error {
 
 // writeEntry writes the file, unless it is there with this content.
 func writeEntry(path string, data []byte) error {
-	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
+	if old, err := readSmall(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

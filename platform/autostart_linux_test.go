@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
 )
 
 // home is a user's directories and the system's, all empty.
@@ -192,6 +193,39 @@ func TestAutostartThatCannotBeWritten(t *testing.T) {
 	_, err := tray.Enabled()
 	checkError(t, err, "cannot tell whether intermission-tray starts at login")
 	checkError(t, tray.Enable(), "cannot let intermission-tray start at login")
+}
+
+func TestAutostartBesideAHostileEntry(t *testing.T) {
+	for path, want := range hostileFiles(t) {
+		h := newHome(t)
+		must(t, os.MkdirAll(filepath.Dir(h.entry()), 0o700))
+		must(t, os.Rename(path, h.entry()))
+		_, err := tray.Enabled()
+		checkError(t, err, want)
+		checkError(t, tray.Enable(), want)
+		checkError(t, tray.Disable(), want)
+	}
+	// Hiding an entry by a link to the null device is a habit, and can be taken back.
+	h := newHome(t)
+	put(t, h.common(), string(tray.desktopEntry()))
+	must(t, os.MkdirAll(filepath.Dir(h.entry()), 0o700))
+	must(t, os.Symlink(os.DevNull, h.entry()))
+	switched(t, tray, false, "a link to the null device")
+	other := tray
+	other.Argv = []string{"/opt/intermission", "tray"}
+	must(t, other.Enable())
+	switched(t, tray, true, "Enable")
+}
+
+func TestInstallDesktopEntryOverAFIFO(t *testing.T) {
+	h := newHome(t)
+	entry := filepath.Join(h.data, "applications/intermission.desktop")
+	must(t, os.MkdirAll(filepath.Dir(entry), 0o700))
+	must(t, unix.Mkfifo(entry, 0o600))
+	must(t, tray.InstallDesktopEntry([]byte("<svg/>")))
+	if info, err := os.Lstat(entry); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("%v, %v", info, err)
+	}
 }
 
 func TestEntriesAreValid(t *testing.T) {

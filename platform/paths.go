@@ -35,7 +35,7 @@ func (p Paths) LiveSocket() string {
 	if _, err := os.Stat(p.Socket); err == nil {
 		return p.Socket
 	}
-	if b, err := os.ReadFile(p.SocketRecord()); err == nil && len(b) > 0 {
+	if b, err := readSmall(p.SocketRecord()); err == nil && len(b) > 0 {
 		return string(b)
 	}
 	return p.Socket

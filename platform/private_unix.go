@@ -99,6 +99,9 @@ func openNoIntr(path string, flags int, mode uint32) (int, error) {
 	}
 }
 
+// openAtOnce opens a FIFO without waiting for its other end.
+const openAtOnce = unix.O_NONBLOCK | unix.O_NOCTTY
+
 // syncDirectory makes a rename in it durable.
 func syncDirectory(path string) error {
 	d, err := os.Open(path)

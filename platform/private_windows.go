@@ -98,5 +98,8 @@ func checkOwner(name string, sd *windows.SECURITY_DESCRIPTOR) error {
 	return nil
 }
 
+// openAtOnce is nothing: to open a file never waits for somebody else.
+const openAtOnce = 0
+
 // syncDirectory has nothing to do: NTFS logs a rename, and a directory can't be flushed.
 func syncDirectory(string) error { return nil }
