@@ -61,7 +61,7 @@ func (n *Notifier) Send(ctx context.Context, notice Notice) (err error) {
 }
 
 // Show gives the Kind of a notice whose "Show" the person chose: on Linux, where
-// the desktop offers actions; elsewhere never. The channel is never closed. Eight
+// the desktop offers actions, once for each notice; elsewhere never. The channel is never closed. Eight
 // are kept for a slow reader, more are dropped.
 func (n *Notifier) Show() <-chan string { return n.show }
 

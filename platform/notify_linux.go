@@ -54,6 +54,7 @@ type noticeBus struct {
 type shownNotice struct {
 	daemon string // unique bus name
 	id     uint32
+	chosen bool // its Show
 }
 
 func (n *Notifier) open() {
@@ -188,7 +189,7 @@ func (n *Notifier) presentOn(b *noticeBus, notice Notice) error {
 	}
 	// Asked again: whose id it is counts.
 	if daemon, err = notificationDaemon(b.bus); err == nil {
-		b.shown[notice.Kind] = shownNotice{daemon, id}
+		b.shown[notice.Kind] = shownNotice{daemon: daemon, id: id}
 	}
 	return nil
 }
@@ -238,13 +239,16 @@ func (n *Notifier) hear(b *noticeBus, s *dbus.Signal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for kind, shown := range b.shown {
-		if shown != (shownNotice{s.Sender, id}) {
+		if shown.daemon != s.Sender || shown.id != id {
 			continue
 		}
 		switch {
 		case s.Name == notificationEnded:
 			delete(b.shown, kind)
-		case s.Name == actionInvoked && s.Body[1] == showAction:
+		case s.Name == actionInvoked && s.Body[1] == showAction && !shown.chosen:
+			// Once: some daemons leave a notice there that was clicked, and each Show opens a window.
+			shown.chosen = true
+			b.shown[kind] = shown
 			select {
 			case n.show <- kind:
 			default:

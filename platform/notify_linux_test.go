@@ -301,13 +301,40 @@ func TestShowWithoutAReader(t *testing.T) {
 	book, log := newLog()
 	n := NewNotifier(nil, log)
 	defer n.Close()
-	must(t, n.Send(t.Context(), Notice{Kind: "k"}))
-	id := daemon.shown(t).id
-	for range cap(n.show) + 2 {
-		daemon.emit(t, actionInvoked, id, "show")
+	for i := range cap(n.show) + 2 {
+		must(t, n.Send(t.Context(), Notice{Kind: fmt.Sprint("k", i)}))
+		daemon.emit(t, actionInvoked, daemon.shown(t).id, "show")
 	}
 	eventually(t, "the clicks too many are dropped", func() bool { return book.lines("dropped") == 2 })
 	must(t, n.Send(t.Context(), Notice{Kind: "k"}))
+}
+
+// TestShowIsChosenOnce, however often the daemon says so; the notice that replaces it can be chosen anew.
+func TestShowIsChosenOnce(t *testing.T) {
+	noLeak(t)
+	bus := startBus(t)
+	daemon := startNotifications(t, bus, "actions")
+	book, log := newLog()
+	n := NewNotifier(nil, log)
+	defer n.Close()
+	for range 2 {
+		must(t, n.Send(t.Context(), Notice{Kind: "k"}))
+		id := daemon.shown(t).id
+		must(t, n.Send(t.Context(), Notice{Kind: "last"}))
+		last := daemon.shown(t).id
+		for range 200 {
+			daemon.emit(t, actionInvoked, id, "show")
+		}
+		daemon.emit(t, actionInvoked, last, "show")
+		for _, want := range []string{"k", "last"} {
+			if got := chosen(t, n); got != want {
+				t.Errorf("chosen: %q, want %q", got, want)
+			}
+		}
+	}
+	if book.lines("dropped") > 0 {
+		t.Error("there were more")
+	}
 }
 
 func TestHungDaemon(t *testing.T) {
