@@ -31,13 +31,15 @@ func openTerminal(argv []string, dir string) (err error) {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	return openFile(f.Name())
+	return startTerminal(openCommand(f.Name()), terminalFails)
 }
 
-func openFile(path string) error {
+func openFile(path string) error { return startAside(openCommand(path)) }
+
+func openCommand(path string) *exec.Cmd {
 	cmd := exec.Command(opener, path)
 	detach(cmd)
-	return startAside(cmd)
+	return cmd
 }
 
 // menuText: macOS's menus have no mnemonics.

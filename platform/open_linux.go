@@ -56,7 +56,7 @@ func openTerminal(argv []string, dir string) error {
 		cmd.Dir = dir // some terminals hand it to their server
 	}
 	detach(cmd)
-	return startAside(cmd)
+	return startTerminal(cmd, terminalFails)
 }
 
 // terminalCommand finds a terminal: what the person has chosen, by the proposed

@@ -106,6 +106,37 @@ echo "$$ $4" >"$REPORT.new"
 	}
 }
 
+// TestStartTerminal: what fails at once is an error; what goes on, or hands over to its server, isn't.
+func TestStartTerminal(t *testing.T) {
+	noLeak(t)
+	shell := func(script string) *exec.Cmd { return exec.Command("/bin/sh", "-c", script) }
+	checkError(t, startTerminal(shell("exit 3"), patience), "/bin/sh failed at once (exit status 3); run it by hand")
+	checkError(t, startTerminal(exec.Command("/absent"), patience), "no such file")
+	must(t, startTerminal(shell("exit 0"), patience))
+	goesOn := shell("read -r line; exit 3")
+	in, err := goesOn.StdinPipe()
+	must(t, err)
+	must(t, startTerminal(goesOn, time.Millisecond))
+	must(t, in.Close())
+}
+
+func TestOpenTerminalThatFails(t *testing.T) {
+	noLeak(t)
+	desktopPrograms(t, map[string]string{"xterm": "exit 1"})
+	checkError(t, OpenTerminal([]string{"/bin/true"}, ""), "cannot open a terminal: ")
+}
+
+func TestThenShell(t *testing.T) {
+	t.Parallel()
+	argv := ThenShell([]string{"/usr/bin/printf", "<%s>", "a b", "$x"})
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Env = []string{"SHELL=/bin/pwd"}
+	cmd.Dir = "/"
+	if out, err := cmd.Output(); err != nil || string(out) != "<a b><$x>/\n" {
+		t.Errorf("%q, %v", out, err)
+	}
+}
+
 func TestOpenTerminalRefuses(t *testing.T) {
 	desktopPrograms(t, nil)
 	checkError(t, OpenTerminal(nil, ""), "must be absolute")

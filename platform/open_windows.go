@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,14 +22,18 @@ func openTerminal(argv []string, dir string) error {
 		command := terminalTabCommand(wt, argv, dir)
 		cmd := exec.Command(command[0], command[1:]...)
 		detach(cmd)
-		if startAside(cmd) == nil {
+		if startTerminal(cmd, terminalFails) == nil {
 			return nil
 		}
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_NEW_CONSOLE | windows.CREATE_NEW_PROCESS_GROUP}
-	return startAside(cmd)
+	return startTerminal(cmd, terminalFails)
+}
+
+func thenShell(argv []string) []string {
+	return append([]string{filepath.Join(os.Getenv("SystemRoot"), "System32", "cmd.exe"), "/k"}, argv...)
 }
 
 // openFile leaves the choice of the program to the shell (ShellExecute), which may
