@@ -64,8 +64,10 @@ func (a Autostart) Disable() error {
 }
 
 // Watch calls changed after each change of the entry, whoever made it: never twice
-// at once, perhaps once for several changes, perhaps when nothing has changed. It returns at once; the
-// watch ends with ctx. The kernel is waited for, nothing is polled.
+// at once, perhaps once for several changes, perhaps when nothing has changed. When
+// the directory of the entry or the one above it is taken away the watch waits for
+// it, and calls changed for that too. It returns at once; the watch ends with ctx.
+// The kernel is waited for, nothing is polled.
 func (a Autostart) Watch(ctx context.Context, changed func()) error {
 	if err := a.watch(ctx, changed); err != nil {
 		return fmt.Errorf("cannot watch whether %s starts at login: %w", a.Name, err)

@@ -317,6 +317,77 @@ func TestAutostartWatch(t *testing.T) {
 	until("watched as before", false)
 }
 
+// TestAutostartWatchGoesOn: whatever was done to the directories, a change of the
+// entry that is there in the end is heard of.
+func TestAutostartWatchGoesOn(t *testing.T) {
+	for name, replace := range map[string]func(t *testing.T, h home){
+		"the directory renamed": func(t *testing.T, h home) {
+			must(t, os.Rename(filepath.Dir(h.entry()), h.data))
+			must(t, os.MkdirAll(filepath.Dir(h.entry()), 0o700))
+		},
+		"the configuration renamed": func(t *testing.T, h home) {
+			must(t, os.Rename(h.config, h.data))
+			must(t, os.MkdirAll(filepath.Dir(h.entry()), 0o700))
+		},
+		"the configuration renamed, its directory made later": func(t *testing.T, h home) {
+			must(t, os.Rename(h.config, h.data))
+			must(t, os.Mkdir(h.config, 0o700))
+		},
+		"the configuration removed": func(t *testing.T, h home) {
+			must(t, os.RemoveAll(h.config))
+		},
+		"both removed with what is above": func(t *testing.T, h home) {
+			must(t, os.RemoveAll(filepath.Dir(h.config)))
+		},
+		"exchanged with another": func(t *testing.T, h home) {
+			must(t, os.MkdirAll(filepath.Join(h.data, "autostart"), 0o700))
+			must(t, unix.Renameat2(unix.AT_FDCWD, h.config, unix.AT_FDCWD, h.data, unix.RENAME_EXCHANGE))
+		},
+		"a link that leads elsewhere": func(t *testing.T, h home) {
+			other := t.TempDir()
+			must(t, os.Mkdir(filepath.Join(other, "autostart"), 0o700))
+			must(t, os.Symlink(other, h.config+".new"))
+			must(t, os.Rename(h.config, h.config+".old"))
+			must(t, os.Rename(h.config+".new", h.config))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeak(t)
+			h := newHome(t)
+			t.Setenv("XDG_CONFIG_HOME", filepath.Join(h.config, "deep", "config"))
+			h.config = os.Getenv("XDG_CONFIG_HOME")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			changes := make(chan struct{}, 1000)
+			must(t, tray.Watch(ctx, func() { changes <- struct{}{} }))
+			for range 2 {
+				replace(t, h)
+				is(t, "that it was replaced", changes)
+				must(t, tray.Enable())
+				written(t, changes, true)
+				must(t, os.Remove(h.entry()))
+				written(t, changes, false)
+				must(t, os.RemoveAll(h.data))
+				must(t, os.RemoveAll(h.config+".old"))
+			}
+		})
+	}
+}
+
+// written looks at the entry after each change, until it is so.
+func written(t *testing.T, changes <-chan struct{}, on bool) {
+	t.Helper()
+	for {
+		is(t, "the change", changes)
+		if enabled(t, tray) == on {
+			break
+		}
+	}
+	for len(changes) > 0 {
+		<-changes
+	}
+}
+
 func TestAutostartWatchWakesForItsOwnOnly(t *testing.T) {
 	t.Parallel()
 	dirs := []string{"/home/u/.config/autostart", "/etc/xdg/autostart"}
