@@ -19,5 +19,10 @@ func (b *MenuBus) Hold() { b.hold() }
 // Release ends a Hold.
 func (b *MenuBus) Release() { b.release() }
 
-// Abandon lets go of a host that takes no more, within a second: the tray ends.
+// Abandon ends the connection in a second, and with it all that waits for a host or
+// a bus that is frozen: the tray ends, and uses that second to say so. It returns at once.
 func (b *MenuBus) Abandon() { b.abandon() }
+
+// Done is closed when the connection is gone, with which the tray's icon is gone: the
+// bus can end this one alone. On other systems it stays open. Call it after OpenMenuBus.
+func (b *MenuBus) Done() <-chan struct{} { return b.done() }

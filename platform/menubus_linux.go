@@ -34,6 +34,7 @@ const menuInterface = "com.canonical.dbusmenu"
 // A menu that was changed in many places is told once. systray tells of each.
 type menuBus struct {
 	raw   *net.UnixConn
+	conn  *dbus.Conn
 	order menuOrder
 
 	mu   sync.Mutex
@@ -76,7 +77,7 @@ func (b *menuBus) open() error {
 		private.close()
 		return fmt.Errorf("%w: the session bus doesn't let us in: %w", ErrNoDesktop, err)
 	}
-	sharedBus = conn
+	b.conn, sharedBus = conn, conn
 	return nil
 }
 
@@ -130,7 +131,17 @@ func (b *menuBus) release() {
 	}
 }
 
-func (b *menuBus) abandon() { _ = b.raw.SetWriteDeadline(time.Now().Add(time.Second)) }
+// abandonAfter is what the bus is given to take what is said at the end.
+const abandonAfter = time.Second
+
+// abandon: a write that is stuck ends by the deadline, and who waits for an answer
+// when the socket is closed.
+func (b *menuBus) abandon() {
+	_ = b.raw.SetWriteDeadline(time.Now().Add(abandonAfter))
+	time.AfterFunc(abandonAfter, func() { _ = b.raw.Close() })
+}
+
+func (b *menuBus) done() <-chan struct{} { return b.conn.Context().Done() }
 
 // typeOf is a message's type (D-Bus specification, "Message Format"). The handshake before has none.
 func typeOf(p []byte) dbus.Type {

@@ -29,11 +29,7 @@ func (m *slowMenu) AboutToShow(id int32) (bool, *dbus.Error) {
 // are answered in their order; and of many changes that are held one is told.
 func TestMenuBus(t *testing.T) {
 	b := startBus(t)
-	m, err := OpenMenuBus()
-	must(t, err)
-	menu, err := dbus.SessionBus()
-	must(t, err)
-	t.Cleanup(func() { _ = menu.Close() })
+	m, menu := openMenuBus(t)
 	if menu != sharedBus || !menu.Connected() {
 		t.Fatal("systray gets another connection")
 	}
@@ -82,4 +78,66 @@ func TestMenuBus(t *testing.T) {
 			t.Fatalf("%s didn't come", want[i])
 		}
 	}
+}
+
+// openMenuBus gives the connection that systray would get, too.
+func openMenuBus(t *testing.T) (*MenuBus, *dbus.Conn) {
+	t.Helper()
+	m, err := OpenMenuBus()
+	must(t, err)
+	menu, err := dbus.SessionBus()
+	must(t, err)
+	t.Cleanup(func() { _ = menu.Close() })
+	return m, menu
+}
+
+// TestMenuBusAbandoned: on a bus that is frozen all ends that waits for it, what asks
+// and what writes, and also what is asked later.
+func TestMenuBusAbandoned(t *testing.T) {
+	for name, call := range map[string]func(*dbus.Conn) error{
+		"waits for an answer": func(c *dbus.Conn) error { return c.BusObject().Call("org.freedesktop.DBus.GetId", 0).Err },
+		"writes": func(c *dbus.Conn) error {
+			return c.BusObject().Call("org.freedesktop.DBus.GetNameOwner", 0, strings.Repeat("x", 4<<20)).Err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			noLeak(t)
+			bus := startBus(t)
+			m, menu := openMenuBus(t)
+			thaw := bus.freeze(t)
+			defer thaw()
+			ended := make(chan error, 1)
+			go func() { ended <- call(menu) }()
+			select {
+			case <-m.Done():
+				t.Fatal("it is gone already")
+			case err := <-ended:
+				t.Fatalf("the bus isn't frozen: %v", err)
+			case <-time.After(10 * time.Millisecond):
+			}
+			start := time.Now()
+			m.Abandon()
+			if err := is(t, "the call has ended", ended); err == nil {
+				t.Error("the bus answered")
+			}
+			closedSoon(t, "Done", m.Done())
+			if took := time.Since(start); took < abandonAfter {
+				t.Errorf("after %v: nothing could be said any more", took)
+			}
+			if call(menu) == nil {
+				t.Error("a later call is answered")
+			}
+		})
+	}
+}
+
+// TestMenuBusThatEndsAlone: the bus hangs up on this connection, and others stay.
+func TestMenuBusThatEndsAlone(t *testing.T) {
+	noLeak(t)
+	bus := startBus(t)
+	m, _ := openMenuBus(t)
+	_, err := m.raw.Write([]byte(strings.Repeat("no message ", 100)))
+	must(t, err)
+	closedSoon(t, "Done", m.Done())
+	connections(t, bus.connect(t)) // the bus is well
 }

@@ -9,3 +9,5 @@ func (menuBus) open() error { return nil }
 func (menuBus) hold()       {}
 func (menuBus) release()    {}
 func (menuBus) abandon()    {}
+
+func (menuBus) done() <-chan struct{} { return nil }
