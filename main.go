@@ -194,7 +194,7 @@ type runCommand struct {
 }
 
 func (c *runCommand) Run(s *surroundings) error {
-	if c.Autostart != "" {
+	if c.Autostart != nil {
 		return c.switchOn(s, "The supervisor", "run", tray.SuperviseAtLogin)
 	}
 	paths, err := platform.FindPaths(s.getenv)
@@ -249,7 +249,23 @@ func openLog(paths platform.Paths, name string, bounds supervisor.LogConfig) (io
 
 // atLogin is the flag of the commands that can be started at login.
 type atLogin struct {
-	Autostart string `enum:"on,off," default:"" placeholder:"on|off" help:"Switch its start at login on or off, and do no more."`
+	Autostart *onOff `enum:"on,off" placeholder:"on|off" help:"Switch its start at login on or off, and do no more."`
+}
+
+// onOff is a choice of a command line; what else stands there is told in plain words.
+type onOff string
+
+// Decode implements kong.MapperValue.
+func (v *onOff) Decode(ctx *kong.DecodeContext) error {
+	token := ctx.Scan.Pop()
+	word, _ := token.Value.(string)
+	switch *v = onOff(word); {
+	case !token.IsValue():
+		return errors.New("must be on or off")
+	case word != "on" && word != "off":
+		return fmt.Errorf("must be on or off, not %q", word)
+	}
+	return nil
 }
 
 func (a *atLogin) switchOn(s *surroundings, who, command string, at func(self string, on bool) error) error {
@@ -257,7 +273,7 @@ func (a *atLogin) switchOn(s *surroundings, who, command string, at func(self st
 	if err != nil {
 		return fmt.Errorf("cannot find this program itself: %w", err)
 	}
-	on := a.Autostart == "on"
+	on := *a.Autostart == "on"
 	if err := at(self, on); err != nil {
 		return err
 	}
@@ -271,7 +287,7 @@ func (a *atLogin) switchOn(s *surroundings, who, command string, at func(self st
 type trayCommand struct{ atLogin }
 
 func (c *trayCommand) Run(s *surroundings) error {
-	if c.Autostart != "" {
+	if c.Autostart != nil {
 		return c.switchOn(s, "The tray", "tray", tray.StartAtLogin)
 	}
 	self, err := os.Executable()
@@ -557,6 +573,25 @@ func (c *completionCommand) Run(s *surroundings) error {
 	return err
 }
 
+// bashFlags gives what completes the word after one of these flags, in bash: the words
+// of a choice, and of anything else nothing.
+func bashFlags(flags []*kong.Flag) string {
+	var cases strings.Builder
+	for _, f := range flags {
+		if !f.IsBool() && !f.IsCounter() {
+			words := ""
+			if f.Enum != "" {
+				words = strings.Join(f.EnumSlice(), " ")
+			}
+			fmt.Fprintf(&cases, " --%s) words='%s' ;;", f.Name, words)
+		}
+	}
+	if cases.Len() == 0 {
+		return ""
+	}
+	return "; case $before in" + cases.String() + " esac"
+}
+
 // offered gives what may follow a command: its flags, the application's included,
 // and the words of an argument that is a choice.
 func offered(command *kong.Node) (flags []*kong.Flag, words []string) {
@@ -579,13 +614,14 @@ func bashCompletion(app *kong.Application) string {
 			words = append(words, "--"+f.Name)
 		}
 		fmt.Fprintf(&names, "%s ", command.Name)
-		fmt.Fprintf(&cases, "    %s) words='%s' ;;\n", command.Name, strings.Join(words, " "))
+		fmt.Fprintf(&cases, "    %s) words='%s'%s ;;\n", command.Name, strings.Join(words, " "), bashFlags(flags))
 	}
 	return `_intermission() {
   local word words='` + names.String() + `--help --json'
   for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
     [[ $word == -* ]] || break
   done
+  local before=${COMP_WORDS[COMP_CWORD-1]}
   case $word in
 ` + cases.String() + `  esac
   COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
@@ -608,7 +644,10 @@ func fishCompletion(app *kong.Application) string {
 		after := "complete -c intermission -n " + quoted("__fish_seen_subcommand_from "+command.Name)
 		for _, f := range flags {
 			value := ""
-			if !f.IsBool() {
+			switch {
+			case f.Enum != "":
+				value = " -x -a " + quoted(strings.Join(f.EnumSlice(), " "))
+			case !f.IsBool():
 				value = " -x"
 			}
 			fmt.Fprintf(&b, "%s -l %s%s -d %s\n", after, f.Name, value, quoted(f.Help))
