@@ -228,8 +228,8 @@ func TestKeepRegisteredLooksWhenTheHostIsReady(t *testing.T) {
 
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	for i, want := range []time.Duration{1, 2, 4, 8, 16, 32, 60, 60} {
-		if got := retryAfter(time.Second, i+1); got != want*time.Second {
+	for i, want := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+		if got := retryAfter(time.Second, i+1); got != time.Duration(want)*time.Second {
 			t.Errorf("after %d failures %v", i+1, got)
 		}
 	}
