@@ -45,8 +45,8 @@ func (l *link) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if heard && err != nil && time.Since(began) > firstRetry {
-			continue // it was killed, or only its stream broke: the next try tells
+		if heard && time.Since(began) > firstRetry {
+			continue // it has ended, or only its stream: the next try tells
 		}
 		loss := lossOf(err)
 		l.tell(Input{Lost: &loss})
@@ -78,12 +78,26 @@ func (l *link) directories() []string {
 func (l *link) listen(ctx context.Context) (heard bool, err error) {
 	client := control.Dial(l.paths.LiveSocket())
 	defer client.Close()
-	return heard, client.Watch(ctx, func(snap control.Snapshot) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	mute := time.AfterFunc(firstWordBy, func() { cancel(errMute) })
+	defer mute.Stop()
+	err = client.Watch(ctx, func(snap control.Snapshot) error {
+		mute.Stop()
 		heard = true
 		l.tell(Input{Snapshot: &snap})
 		return ctx.Err()
 	})
+	if errors.Is(context.Cause(ctx), errMute) {
+		err = errMute
+	}
+	return heard, err
 }
+
+// firstWordBy is how long a supervisor may take to say anything at all.
+const firstWordBy = 10 * time.Second
+
+var errMute = errors.New("the supervisor doesn't answer; if that lasts, end it and start it again")
 
 func lossOf(err error) Loss {
 	var e *control.Error
@@ -106,9 +120,12 @@ func (l *link) await(ctx context.Context, notes *fsnotify.Watcher, again <-chan 
 			switch {
 			case slices.Contains(signs, e.Name) && !e.Has(fsnotify.Remove):
 				return true
-			case slices.Contains(l.directories(), e.Name) && e.Has(fsnotify.Remove): // the watch went with it
-				if platform.EnsurePrivateDir(e.Name) == nil {
-					_ = notes.Add(e.Name) // else: a tray that is started again sees it
+			case slices.Contains(l.directories(), e.Name) && (e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename)):
+				// The watch went with it. What is written into its place before we watch
+				// that is found by looking.
+				_ = notes.Remove(e.Name)
+				if platform.EnsurePrivateDir(e.Name) == nil && notes.Add(e.Name) == nil {
+					return true
 				}
 			}
 		case <-notes.Errors: // an overflow: it may have been among what was lost

@@ -57,7 +57,7 @@ type Action struct {
 	Verb    Verb
 	Session string
 	At      int64  // Unix ms: the suspension's time; for Interrupt, the execution's start
-	Shown   string // StopServer, RestartServer: what the person was told it would suspend
+	Shown   string // StopServer, RestartServer, Dismiss: which other sessions the person was told it is about
 }
 
 // Offers tells whether a click with that action still means something: an enabled,

@@ -253,10 +253,10 @@ func toolWords(p control.Suspension) string {
 
 func (v *view) suspensionActs(p control.Suspension) []Item {
 	resume := act(Action{Verb: Resume, Session: p.ID, At: p.SuspendedAt}, "Resume session")
-	dismiss := act(Action{Verb: Dismiss, Session: p.ID, At: p.SuspendedAt}, "Dismiss")
+	dismiss := act(Action{Verb: Dismiss, Session: p.ID, At: p.SuspendedAt, Shown: strings.Join(p.Children, " ")}, "Dismiss")
 	no := func(why string) { resume.Title, resume.Disabled = why, true }
 	switch {
-	case v.Under[resume.Action] || p.State == restart.StateResuming:
+	case v.busy(resume.Action) || p.State == restart.StateResuming:
 		no("Resuming…")
 	case p.State == restart.StateQueued:
 		no("It waits for its turn: others are at work")
@@ -266,7 +266,7 @@ func (v *view) suspensionActs(p control.Suspension) []Item {
 	if n := len(p.Children); n > 0 {
 		dismiss.Title = "Dismiss, with " + count(n, "subagent", "subagents")
 	}
-	dismiss.Disabled = v.Under[dismiss.Action] || v.Under[resume.Action] || p.State == restart.StateResuming || p.State == restart.StateQueued
+	dismiss.Disabled = v.busy(dismiss.Action) || v.busy(resume.Action) || p.State == restart.StateResuming || p.State == restart.StateQueued
 	return []Item{resume, dismiss, act(Action{Verb: CopyID, Session: p.ID}, "Copy session ID"), v.open(p.ID)}
 }
 
@@ -312,7 +312,7 @@ func (v *view) working(w control.Working) Item {
 		}
 	}
 	interrupt := act(Action{Verb: Interrupt, Session: w.ID, At: w.StartedAt}, "Interrupt")
-	if v.Under[interrupt.Action] {
+	if v.busy(interrupt.Action) {
 		interrupt.Title, interrupt.Disabled = "Interrupting…", true
 	}
 	item.Items = append(item.Items, interrupt, act(Action{Verb: CopyID, Session: w.ID}, "Copy session ID"), v.open(w.ID))

@@ -270,6 +270,7 @@ func TestShortDir(t *testing.T) {
 		"/home/adamant": "/home/adamant",
 		"/home/ada/src/a/very/long/way/down/to/here": "…/a/very/long/way/down/to/here",
 		"/" + strings.Repeat("x", 50):                "/" + strings.Repeat("x", 28) + "…",
+		strings.Repeat("/a", 1500):                   "…" + strings.Repeat("/a", 14),
 		"/a/" + strings.Repeat("x", 50):              "…/" + strings.Repeat("x", 27) + "…",
 	} {
 		if got := shortDir(dir, "/home/ada"); got != want {

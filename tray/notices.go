@@ -318,7 +318,11 @@ func (h QuietHours) until(t time.Time) time.Time {
 	case h.From > h.To && minute >= h.From:
 		days = 1
 	}
-	return time.Date(t.Year(), t.Month(), t.Day()+days, h.To/60, h.To%60, 0, 0, t.Location())
+	end := time.Date(t.Year(), t.Month(), t.Day()+days, h.To/60, h.To%60, 0, 0, t.Location())
+	if end.Hour()*60+end.Minute() < h.To {
+		end = end.Add(time.Hour) // that time is left out when summer time begins
+	}
+	return end
 }
 
 // compose words what is still true of a queue.

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	_ "time/tzdata" // of the zones below
 
 	"intermission/restart"
 	"intermission/supervisor/control"
@@ -98,6 +99,30 @@ func TestQuietHours(t *testing.T) {
 		hours := append(night, QuietHours{12 * 60, 13 * 60}, QuietHours{13 * 60, 14 * 60})
 		if got := quietUntil(hours, from).Format("15:04"); got != tt.until {
 			t.Errorf("%s: quiet until %s, want %s", tt.at, got, tt.until)
+		}
+	}
+}
+
+// TestQuietHoursInSummerTime: the end of the night is a time that doesn't exist.
+func TestQuietHoursInSummerTime(t *testing.T) {
+	t.Parallel()
+	for name, day := range map[string]time.Time{
+		"America/New_York": time.Date(2026, 3, 8, 0, 0, 0, 0, time.UTC), "Europe/Berlin": time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC),
+	} {
+		zone, err := time.LoadLocation(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		night := []QuietHours{{22 * 60, 2*60 + 30}}
+		for at := time.Date(day.Year(), day.Month(), day.Day()-1, 22, 0, 0, 0, zone); at.Hour() != 4; at = at.Add(time.Minute) {
+			end := quietUntil(night, at)
+			if at.Hour() >= 22 || at.Hour() < 2 {
+				if got := end.Format("15:04"); got != "03:30" {
+					t.Fatalf("%v: quiet until %s", at, got)
+				}
+			} else if at.Hour() == 3 && at.Minute() >= 30 && !end.Equal(at) {
+				t.Fatalf("%v is quiet until %v", at, end)
+			}
 		}
 	}
 }

@@ -35,6 +35,7 @@ type State struct {
 	Message string          // what came of the last act, when it isn't plain to see
 	said    time.Time       // when Message was set
 
+	spent    []Action // the latest acts on one suspension or execution that succeeded
 	answered []Action // the latest resumes that were answered with a refusal or "unknown"
 
 	Login     bool // the tray starts at login
@@ -97,7 +98,7 @@ type Effect struct {
 // messageStays is how long the outcome of an act stays in the menu.
 const messageStays = 5 * time.Minute
 
-// maxAnswered bounds State.answered. The supervisor tells of an outcome at about the time it answers.
+// maxAnswered bounds State.answered and State.spent. The supervisor tells of an outcome at about the time it answers.
 const maxAnswered = 16
 
 // answers says that the answer to a click of this tray tells of that outcome, has or will.
@@ -121,8 +122,8 @@ func Reduce(s State, in Input) (State, []Effect) {
 		}
 	case in.Click != nil:
 		menu, _ := Model(s)
-		if !menu.Offers(*in.Click) {
-			break // it was shown, and isn't any more
+		if !menu.Offers(*in.Click) || s.busy(*in.Click) {
+			break // it was shown, and isn't any more; or it is being done
 		}
 		s.Message = ""
 		s.Under = maps.Clone(s.Under)
@@ -134,6 +135,9 @@ func Reduce(s State, in Input) (State, []Effect) {
 	case in.Done != nil:
 		s.Under = maps.Clone(s.Under)
 		delete(s.Under, in.Done.Action)
+		if in.Done.Reason == "" && in.Done.Action.At != 0 {
+			s = s.spend(in.Done.Action)
+		}
 		s = s.done(*in.Done)
 	case in.Entries != nil:
 		s.Login, s.Installed, s.LoginSeen = in.Entries.Login, in.Entries.Installed, true
@@ -154,6 +158,16 @@ func (s State) changing() bool {
 	}
 	return false
 }
+
+// spend notes that an act was done which can't be done again: the supervisor's word
+// of it may come after the answer, and until then the menu would offer it still.
+func (s State) spend(a Action) State {
+	s.spent = append(s.spent[max(0, len(s.spent)-maxAnswered+1):len(s.spent):len(s.spent)], a)
+	return s
+}
+
+// busy says that an act is under way, or was done already.
+func (s State) busy(a Action) bool { return s.Under[a] || slices.Contains(s.spent, a) }
 
 // done tells of an act that didn't come out as it was meant.
 func (s State) done(d Done) State {

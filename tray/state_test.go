@@ -108,6 +108,38 @@ func TestTwentyClicks(t *testing.T) {
 	s.wantActs(t)
 }
 
+// TestDoneIsDone: the answer to a click may come before the state that shows it.
+func TestDoneIsDone(t *testing.T) {
+	t.Parallel()
+	s := told()
+	p := login()
+	s.sees(with(running(), p))
+	for _, a := range []Action{
+		{Verb: Resume, Session: p.ID, At: p.SuspendedAt},
+		{Verb: Dismiss, Session: p.ID, At: p.SuspendedAt, Shown: "ses_c1 ses_c2"},
+	} {
+		s := *s
+		s.clicks(a)
+		s.wantActs(t, a)
+		s.do(Input{Done: &Done{Action: a}})
+		s.clicks(a)
+		s.wantActs(t)
+		s.do(Input{Done: &Done{Action: a, Outcome: "refused", Reason: "500"}})
+	}
+	// One more subagent is under it than was said.
+	more := login()
+	more.Children = append(more.Children, "ses_c3")
+	s.sees(with(running(), more))
+	s.clicks(Action{Verb: Dismiss, Session: p.ID, At: p.SuspendedAt, Shown: "ses_c1 ses_c2"})
+	s.wantActs(t)
+	// What was refused can be tried again.
+	resume := Action{Verb: Resume, Session: p.ID, At: p.SuspendedAt}
+	s.clicks(resume)
+	s.do(Input{Done: &Done{Action: resume, Outcome: "refused", Reason: "500"}})
+	s.clicks(resume)
+	s.wantActs(t, resume, resume)
+}
+
 // TestRestartAsks: what was shown when it was asked is what the yes is about.
 func TestRestartAsks(t *testing.T) {
 	t.Parallel()

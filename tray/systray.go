@@ -47,10 +47,9 @@ func (t *desktopTray) run(first Menu, ready func()) (err error) {
 	return nil
 }
 
-func (t *desktopTray) quit() {
-	t.bus.Abandon()
-	systray.Quit()
-}
+func (t *desktopTray) quit()                 { systray.Quit() }
+func (t *desktopTray) abandon()              { t.bus.Abandon() }
+func (t *desktopTray) gone() <-chan struct{} { return t.bus.Done() }
 
 func (t *desktopTray) begin() { t.bus.Hold() }
 func (t *desktopTray) end()   { t.bus.Release() }

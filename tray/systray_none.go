@@ -17,5 +17,7 @@ func newTray(func(Action)) (*desktopTray, error) {
 
 func (t *desktopTray) run(Menu, func()) error  { return nil }
 func (t *desktopTray) quit()                   {}
+func (t *desktopTray) abandon()                {}
+func (t *desktopTray) gone() <-chan struct{}   { return nil }
 func (t *desktopTray) opened() <-chan struct{} { return nil }
 func (t *desktopTray) setIcon(assets.Icon)     {}

@@ -26,7 +26,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"intermission/assets"
@@ -101,22 +103,47 @@ func Run(ctx context.Context, c Config) error {
 	}
 	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
 
+	debug.SetGCPercent(50) // little is made anew, and the process lives for weeks
 	ctx, cancel := context.WithCancel(ctx)
 	t := &tray{
 		Config: c, ctx: ctx, end: cancel,
 		inputs:  make(chan Input),
+		heard:   make(chan Input, 1),
 		notices: make(chan platform.Notice, 16),
 		state:   State{Options: c.Options, Now: time.Now()},
 		actor:   actor{paths: c.Paths, self: c.Self},
 	}
 	err = t.run(desktop)
 	cancel()
-	t.workers.Wait()
+	if !t.ended(leaving) {
+		c.Log.Warn("something of the tray has not ended in time")
+	}
 	select {
 	case <-desktop.Done():
 		return nil // whatever failed, failed for want of it
 	default:
-		return errors.Join(err, t.failed)
+	}
+	if failed := t.failed.Load(); failed != nil {
+		return *failed
+	}
+	return err
+}
+
+// leaving is how long what the tray has begun may take to end.
+const leaving = 2 * time.Second
+
+// ended waits for all workers, at most for so long.
+func (t *tray) ended(within time.Duration) bool {
+	done := make(chan struct{})
+	go func() { // ends with the last worker, or the process
+		t.workers.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(within):
+		return false
 	}
 }
 
@@ -126,13 +153,16 @@ type tray struct {
 	ctx     context.Context
 	end     context.CancelFunc
 	inputs  chan Input
+	heard   chan Input // one place: see hear
 	notices chan platform.Notice
 	workers sync.WaitGroup
 	actor   actor
 	desk    *desktopTray
+	failed  atomic.Pointer[error] // why it ended by itself
+
+	lookAgain func() // at what starts at login
 
 	// These belong to the loop.
-	failed   error // the tray can't be drawn any more
 	state    State
 	renderer renderer
 	timer    *time.Timer
@@ -153,12 +183,12 @@ func (t *tray) run(desktop *platform.Desktop) error {
 	t.timer = time.NewTimer(0)
 	defer t.timer.Stop()
 
-	t.watchEntries()
-	listener := &link{paths: t.Paths, log: t.Log, tell: t.tell}
+	t.lookAgain = t.watchEntries()
+	listener := &link{paths: t.Paths, log: t.Log, tell: t.hear}
 	t.workers.Go(func() {
 		if err := listener.run(t.ctx); err != nil {
 			t.Log.Error("the tray will not see a supervisor", "error", err)
-			t.tell(Input{Lost: &Loss{Reason: err.Error()}})
+			t.hear(Input{Lost: &Loss{Reason: err.Error()}})
 		}
 	})
 	t.workers.Go(t.notify)
@@ -172,8 +202,11 @@ func (t *tray) run(desktop *platform.Desktop) error {
 		case <-desktop.Done():
 			t.Log.Info("the desktop session has ended")
 			t.end()
+		case <-desk.gone():
+			t.fail(errors.New("the desktop has closed the tray's connection; start the tray again"))
 		case <-t.ctx.Done():
 		}
+		desk.abandon()
 		select {
 		case <-ready: // before, there is nothing to quit
 			desk.quit()
@@ -204,6 +237,13 @@ func (t *tray) run(desktop *platform.Desktop) error {
 	})
 }
 
+// fail ends the tray for a reason; the first one counts.
+func (t *tray) fail(err error) {
+	if t.failed.CompareAndSwap(nil, &err) {
+		t.end()
+	}
+}
+
 // tell hands an input to the loop, unless the tray ends.
 func (t *tray) tell(in Input) {
 	in.At = time.Now()
@@ -213,6 +253,17 @@ func (t *tray) tell(in Input) {
 	}
 }
 
+// hear hands the loop what the supervisor says, in place of what it has not taken yet:
+// the newest is the truth. Only the link calls it.
+func (t *tray) hear(in Input) {
+	in.At = time.Now()
+	select {
+	case <-t.heard:
+	default:
+	}
+	t.heard <- in
+}
+
 // awaitFirst reduces what comes before there is a menu, until it is known whether
 // there is a supervisor.
 func (t *tray) awaitFirst() {
@@ -220,6 +271,8 @@ func (t *tray) awaitFirst() {
 	for t.state.Link == Connecting {
 		select {
 		case in := <-t.inputs:
+			t.reduce(in)
+		case in := <-t.heard:
 			t.reduce(in)
 		case <-late:
 			return
@@ -239,10 +292,13 @@ func (t *tray) loop() {
 		select {
 		case in := <-t.inputs:
 			t.reduce(in)
+		case in := <-t.heard:
+			t.reduce(in)
 		case <-t.timer.C:
 			t.reduce(Input{At: time.Now()})
 		case <-t.desk.opened():
 			t.reduce(Input{At: time.Now()}) // ages: the machine may have slept
+			t.lookAgain()
 		case <-again:
 			t.renderer.forget()
 		case <-t.ctx.Done():
@@ -266,8 +322,7 @@ func (t *tray) reduce(in Input) {
 func (t *tray) draw() {
 	defer func() {
 		if p := recover(); p != nil { // systray without its bus
-			t.failed = fmt.Errorf("cannot show the tray: %v", p)
-			t.end()
+			t.fail(fmt.Errorf("cannot show the tray: %v", p))
 		}
 	}()
 	menu, next := Model(t.state)
@@ -301,6 +356,10 @@ func (t *tray) perform(e Effect) {
 			t.Log.Info("clicked", "act", act.Verb, "session", act.Session, "outcome", done.Outcome, "reason", done.Reason)
 			done.Action = *e.Do
 			t.tell(Input{Done: &done})
+			switch act.Verb {
+			case LoginOn, LoginOff, SetUp:
+				t.lookAgain()
+			}
 		})
 	}
 }
@@ -319,6 +378,10 @@ func (t *tray) notify() {
 			if err := t.actor.show(kind(of)); err != nil {
 				t.Log.Warn("what a notification told of can't be shown", "error", err)
 			}
+			select { // one terminal a second is enough
+			case <-time.After(time.Second):
+			case <-t.ctx.Done():
+			}
 		case <-t.ctx.Done():
 			return
 		}
@@ -326,7 +389,8 @@ func (t *tray) notify() {
 }
 
 // watchEntries tells what the system starts at login, now and whenever that changes.
-func (t *tray) watchEntries() {
+// again looks once more, should a change have been missed.
+func (t *tray) watchEntries() (again func()) {
 	tray, supervisor := trayEntry(t.Self), supervisorEntry(t.Self)
 	var looking sync.Mutex // what was read first is told first
 	look := func() {
@@ -349,4 +413,5 @@ func (t *tray) watchEntries() {
 			t.Log.Warn("changes of what starts at login won't be seen", "error", err)
 		}
 	}
+	return func() { t.workers.Go(look) }
 }

@@ -3,6 +3,7 @@ package tray
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ const (
 	maxDir    = 30
 	maxQuote  = 60
 	maxReason = 90
+	maxPath   = 4096
 )
 
 // clock words ages, and remembers when the first of its words will be out of date.
@@ -93,14 +95,21 @@ func titleOf(title, id string) string {
 
 // shortDir shortens a directory from the left, where it tells least: "~/src/app", "…/deep/app".
 func shortDir(dir, home string) string {
-	dir = restart.PlainText(dir, 4096)
+	dir = restart.PlainText(dir, maxPath)
 	if rest, inside := strings.CutPrefix(dir, home); inside && home != "" && (rest == "" || rest[0] == filepath.Separator) {
 		dir = "~" + rest
 	}
-	parts := strings.Split(dir, string(filepath.Separator))
-	for len([]rune(dir)) > maxDir && len(parts) > 2 {
-		parts = parts[1:]
-		dir = "…" + string(filepath.Separator) + strings.Join(parts[1:], string(filepath.Separator))
+	runes := []rune(dir)
+	if len(runes) <= maxDir {
+		return dir
+	}
+	// From the left-most separator on from where it fits.
+	tail := runes[len(runes)-maxDir+1:]
+	if at := slices.Index(tail, filepath.Separator); at >= 0 {
+		return "…" + string(tail[at:])
+	}
+	if at := strings.LastIndexByte(dir, filepath.Separator); at > 0 { // its last part alone is too long
+		return restart.PlainText("…"+dir[at:], maxDir)
 	}
 	return restart.PlainText(dir, maxDir)
 }
