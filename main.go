@@ -197,6 +197,7 @@ func (c *runCommand) Run(s *surroundings) error {
 	if c.Autostart != nil {
 		return c.switchOn(s, "The supervisor", "run", tray.SuperviseAtLogin)
 	}
+	platform.HideConsole()
 	paths, err := platform.FindPaths(s.getenv)
 	if err != nil {
 		return err
@@ -290,6 +291,7 @@ func (c *trayCommand) Run(s *surroundings) error {
 	if c.Autostart != nil {
 		return c.switchOn(s, "The tray", "tray", tray.StartAtLogin)
 	}
+	platform.HideConsole()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program itself: %w", err)
