@@ -355,12 +355,23 @@ func (t *tray) perform(e Effect) {
 			done := t.actor.do(t.ctx, act)
 			t.Log.Info("clicked", "act", act.Verb, "session", act.Session, "outcome", done.Outcome, "reason", done.Reason)
 			done.Action = *e.Do
+			if done.Reason == "" && (act.Verb == Open || act.Verb == OpenLog) {
+				t.pause() // until then further clicks on it are none
+			}
 			t.tell(Input{Done: &done})
 			switch act.Verb {
 			case LoginOn, LoginOff, SetUp:
 				t.lookAgain()
 			}
 		})
+	}
+}
+
+// pause waits for a second after a window was opened: impatience opens no more of them.
+func (t *tray) pause() {
+	select {
+	case <-time.After(time.Second):
+	case <-t.ctx.Done():
 	}
 }
 
@@ -378,10 +389,7 @@ func (t *tray) notify() {
 			if err := t.actor.show(kind(of)); err != nil {
 				t.Log.Warn("what a notification told of can't be shown", "error", err)
 			}
-			select { // one terminal a second is enough
-			case <-time.After(time.Second):
-			case <-t.ctx.Done():
-			}
+			t.pause()
 		case <-t.ctx.Done():
 			return
 		}
