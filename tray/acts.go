@@ -53,6 +53,9 @@ func (a *actor) do(ctx context.Context, act Action) Done {
 		err = StartAtLogin(a.self, act.Verb == LoginOn)
 	case SetUp:
 		if err = SuperviseAtLogin(a.self, true); err == nil {
+			err = StartAtLogin(a.self, true)
+		}
+		if err == nil {
 			err = a.supervise(ctx)
 		}
 	case StartSupervisor:

@@ -375,7 +375,7 @@ func (v *view) serverItems() []Item {
 		hide(act(Action{Verb: RestartServer}, "Restart server"), up && n == 0),
 		ask("restart", RestartServer, "Restart server"),
 		{Title: "Start supervisor", Action: Action{Verb: StartSupervisor}, Hidden: v.Link != Absent || !v.Installed, Disabled: v.Under[Action{Verb: StartSupervisor}]},
-		{Title: "Set up: start the supervisor, now and at login", Action: Action{Verb: SetUp}, Hidden: v.Link != Absent || v.Installed || !v.LoginSeen, Disabled: v.Under[Action{Verb: SetUp}]},
+		{Title: "Set up: start the supervisor now, and both at login", Action: Action{Verb: SetUp}, Hidden: v.Link != Absent || v.Installed || !v.LoginSeen, Disabled: v.Under[Action{Verb: SetUp}]},
 		separator("3"),
 	}
 }

@@ -267,10 +267,10 @@ func TestSetUp(t *testing.T) {
 	d.env = append(d.env, "INTERMISSION_DEVSERVER_KIND=claims")
 	p := d.start(t, nil, "tray")
 	item := h.item(t)
-	item.waitMenu(t, shows("Set up: start the supervisor, now and at login"))
+	item.waitMenu(t, shows("Set up: start the supervisor now, and both at login"))
 	// What keeps it from starting is told.
 	d.write(t, "[server]\ncommand = 3\n", "config", "intermission", "config.toml")
-	item.clickAt(t, "Set up: start the supervisor, now and at login")
+	item.clickAt(t, "Set up: start the supervisor now, and both at login")
 	item.waitMenu(t, shows("The supervisor was not set up: …"))
 	d.write(t, fmt.Sprintf("[server]\ncommand = [%q, \"devserver\", \"serve\", \"--service\"]\n", intermission(t)), "config", "intermission", "config.toml")
 	item.waitMenu(t, shows("Start supervisor"))

@@ -404,7 +404,7 @@ func TestSupervisors(t *testing.T) {
 	d.tray(t)
 	item := h.item(t)
 	item.waitMenu(t, shows("No supervisor is running"))
-	item.waitMenu(t, shows("Set up: start the supervisor, now and at login"))
+	item.waitMenu(t, shows("Set up: start the supervisor now, and both at login"))
 	absent := iconOf(t, assets.Absent.Data())
 	item.waitLook(t, func(l look) bool { return l.Icon == absent })
 	for range 3 {
