@@ -1,0 +1,109 @@
+// Package packaging makes what an installed program brings with it beside itself:
+// the completion scripts of shells.
+package packaging
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// Completion gives the completion script of a command line for bash, zsh or fish,
+// and "" for another shell.
+func Completion(app *kong.Application, shell string) string {
+	script := map[string]func(*kong.Application) string{"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}[shell]
+	if script == nil {
+		return ""
+	}
+	return script(app)
+}
+
+// bashFlags gives what completes the word after one of these flags, in bash: the words
+// of a choice, and of anything else nothing.
+func bashFlags(flags []*kong.Flag) string {
+	var cases strings.Builder
+	for _, f := range flags {
+		if !f.IsBool() && !f.IsCounter() {
+			words := ""
+			if f.Enum != "" {
+				words = strings.Join(f.EnumSlice(), " ")
+			}
+			fmt.Fprintf(&cases, " --%s) words='%s' ;;", f.Name, words)
+		}
+	}
+	if cases.Len() == 0 {
+		return ""
+	}
+	return "; case $before in" + cases.String() + " esac"
+}
+
+// offered gives what may follow a command: its flags, the application's included,
+// and the words of an argument that is a choice.
+func offered(command *kong.Node) (flags []*kong.Flag, words []string) {
+	for _, group := range command.AllFlags(true) {
+		flags = append(flags, group...)
+	}
+	for _, arg := range command.Positional {
+		if arg.Enum != "" {
+			words = append(words, arg.EnumSlice()...)
+		}
+	}
+	return flags, words
+}
+
+func bashCompletion(app *kong.Application) string {
+	var cases, names strings.Builder
+	for _, command := range app.Leaves(true) {
+		flags, words := offered(command)
+		for _, f := range flags {
+			words = append(words, "--"+f.Name)
+		}
+		fmt.Fprintf(&names, "%s ", command.Name)
+		fmt.Fprintf(&cases, "    %s) words='%s'%s ;;\n", command.Name, strings.Join(words, " "), bashFlags(flags))
+	}
+	return `_intermission() {
+  local word words='` + names.String() + `--help --json'
+  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
+    [[ $word == -* ]] || break
+  done
+  local before=${COMP_WORDS[COMP_CWORD-1]}
+  case $word in
+` + cases.String() + `  esac
+  COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -F _intermission intermission
+`
+}
+
+// zshCompletion is bash's, by zsh's own bridge to it.
+func zshCompletion(app *kong.Application) string {
+	return "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n" + bashCompletion(app)
+}
+
+func fishCompletion(app *kong.Application) string {
+	var b strings.Builder
+	b.WriteString("complete -c intermission -f\n")
+	for _, command := range app.Leaves(true) {
+		fmt.Fprintf(&b, "complete -c intermission -n __fish_use_subcommand -a %s -d %s\n", command.Name, quoted(command.Help))
+		flags, words := offered(command)
+		after := "complete -c intermission -n " + quoted("__fish_seen_subcommand_from "+command.Name)
+		for _, f := range flags {
+			value := ""
+			switch {
+			case f.Enum != "":
+				value = " -x -a " + quoted(strings.Join(f.EnumSlice(), " "))
+			case !f.IsBool():
+				value = " -x"
+			}
+			fmt.Fprintf(&b, "%s -l %s%s -d %s\n", after, f.Name, value, quoted(f.Help))
+		}
+		if len(words) > 0 {
+			fmt.Fprintf(&b, "%s -a %s\n", after, quoted(strings.Join(words, " ")))
+		}
+	}
+	return b.String()
+}
+
+// quoted quotes for a shell. Our help texts hold no backslash.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
