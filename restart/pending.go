@@ -102,13 +102,13 @@ func (f family) head(id string) string {
 		}
 	}
 	if up != "" {
-		return f.headOfCycle(up)
+		return cmp.Or(f.headOfCycle(up), head)
 	}
 	return head
 }
 
-// headOfCycle gives the head where rows of jobs name each other's session as
-// child: of those in the cycle that wait, the first by id.
+// headOfCycle gives the head where sessions, or rows of jobs, name each other as
+// child: of those in the cycle that wait, the first by id, "" if none of them does.
 func (f family) headOfCycle(member string) string {
 	head := ""
 	for at, first := member, true; first || at != member; at, first = f.parent[at], false {

@@ -2,6 +2,8 @@ package restart
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -108,6 +110,25 @@ func TestEachSuspensionHasOneEnd(t *testing.T) {
 			conserved(t, b.Ledger)
 			if t.Failed() {
 				r.FailNow()
+			}
+		}
+	})
+}
+
+// TestEverySessionThatWaitsCanBeDecided: whatever a database says of parents, each
+// session that waits is in the family of one that waits too, and is its own head.
+func TestEverySessionThatWaitsCanBeDecided(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f"})
+		f := family{waits: map[string]*session{}, parent: rapid.MapOf(name, name).Draw(t, "parents")}
+		for _, id := range rapid.SliceOfDistinct(name, rapid.ID[string]).Draw(t, "waiting") {
+			f.waits[id] = &session{ID: id, Suspended: 1}
+		}
+		for id := range f.waits {
+			head := f.head(id)
+			if f.waits[head] == nil || f.head(head) != head {
+				t.Fatalf("%s waits under %q, which can't be decided: parents %v, waiting %v", id, head, f.parent, slices.Sorted(maps.Keys(f.waits)))
 			}
 		}
 	})
