@@ -304,7 +304,7 @@ func (c *trayCommand) Run(s *surroundings) error {
 	options := tray.Options{Version: programVersion()}
 	config, err := s.config(paths)
 	if err != nil { // at login nobody sees an error but in the menu
-		config, options.ConfigFault = supervisor.DefaultConfig(), err.Error()
+		config, options.ConfigFault = supervisor.DefaultConfig(), err.Error()+"; the tray goes by the defaults: mend it, and start the tray again"
 	}
 	log, err := openLog(paths, "tray.log", config.Log)
 	if err != nil {

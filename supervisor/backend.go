@@ -87,6 +87,7 @@ func (s *supervisor) Pending(ctx context.Context) (control.Pending, error) {
 	if err := ledger.Shown(ctx, ids); err != nil {
 		return control.Pending{}, err
 	}
+	s.notify() // what can be resumed may differ without an event: a directory is back
 	return control.Pending{Pending: list}, nil
 }
 

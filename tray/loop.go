@@ -13,6 +13,7 @@ import (
 
 	"intermission/assets"
 	"intermission/platform"
+	"intermission/supervisor/control"
 )
 
 // tray is the loop and what it holds.
@@ -28,7 +29,8 @@ type tray struct {
 	desk    *desktopTray
 	failed  atomic.Pointer[error] // why it ended by itself
 
-	lookAgain func() // at what starts at login
+	lookAgain func()      // at what starts at login
+	asking    atomic.Bool // see askAgain
 
 	// These belong to the loop.
 	state    State
@@ -150,6 +152,22 @@ func (t *tray) awaitFirst() {
 	}
 }
 
+// askAgain asks for what is pending, when the menu is opened: a directory may be
+// there again, which no event tells. What differs comes as a snapshot.
+func (t *tray) askAgain() {
+	if !t.asking.CompareAndSwap(false, true) {
+		return
+	}
+	t.workers.Go(func() {
+		defer t.asking.Store(false)
+		client := control.Dial(t.Paths.LiveSocket())
+		defer client.Close()
+		if _, err := client.Pending(t.ctx); err != nil && t.ctx.Err() == nil {
+			t.Log.Info("what is pending could not be asked for", "error", err)
+		}
+	})
+}
+
 // settled is when the tray surely has its connection to the desktop.
 const settled = time.Second
 
@@ -167,6 +185,7 @@ func (t *tray) loop() {
 		case <-t.desk.opened():
 			t.reduce(Input{At: time.Now()}) // ages: the machine may have slept
 			t.lookAgain()
+			t.askAgain()
 		case <-again:
 			t.renderer.forget()
 		case <-t.ctx.Done():

@@ -263,7 +263,8 @@ func (n notices) due(s State, k kind) (due time.Time, known bool) {
 	}
 	q := n.queues[k]
 	due = q.after
-	if last, sent := n.sent[k]; sent && !last.After(s.Now) { // a clock that was set back holds nothing up
+	over := k == kindServer && n.toldDown && s.Snapshot.Status.Server.State == "running" // takes a wrong word back
+	if last, sent := n.sent[k]; sent && !over && !last.After(s.Now) {                    // a clock that was set back holds nothing up
 		due = later(due, last.Add(noticePause))
 	}
 	answer := slices.ContainsFunc(q.items, func(i item) bool { return i.now })

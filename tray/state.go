@@ -34,6 +34,7 @@ type State struct {
 	Under   map[Action]bool // acts under way
 	Message string          // what came of the last act, when it isn't plain to see
 	said    time.Time       // when Message was set
+	about   Action          // what Message is about
 
 	spent    []Action // the latest acts on one suspension or execution that succeeded
 	answered []Action // the latest resumes that were answered with a refusal or "unknown"
@@ -142,7 +143,7 @@ func Reduce(s State, in Input) (State, []Effect) {
 	case in.Entries != nil:
 		s.Login, s.Installed, s.LoginSeen = in.Entries.Login, in.Entries.Installed, true
 	}
-	if s.Message != "" && !s.Now.Before(s.said.Add(messageStays)) {
+	if s.Message != "" && (!s.Now.Before(s.said.Add(messageStays)) || s.outdated()) {
 		s.Message = ""
 	}
 	s.notices, effects = s.notices.send(s, effects)
@@ -157,6 +158,14 @@ func (s State) changing() bool {
 		}
 	}
 	return false
+}
+
+// outdated says that Message is about a suspension that is none any more.
+func (s State) outdated() bool {
+	a := s.about
+	return s.Link == Linked && a.Verb == Resume && !slices.ContainsFunc(s.Snapshot.Pending, func(p control.Suspension) bool {
+		return p.ID == a.Session && p.SuspendedAt == a.At
+	})
 }
 
 // spend notes that an act was done which can't be done again: the supervisor's word
@@ -175,7 +184,10 @@ func (s State) done(d Done) State {
 		return s
 	}
 	name := s.sessionName(d.Action.Session)
-	s.said = s.Now
+	s.said, s.about = s.Now, d.Action
+	if d.Outcome == "resumed" {
+		s.about = Action{} // it isn't pending, and that is right
+	}
 	s.Message = restart.PlainText(s.doneWords(d, name), 3*maxReason)
 	if d.Action.Verb == Resume && d.Outcome != "resumed" {
 		s.answered = append(s.answered[max(0, len(s.answered)-maxAnswered+1):len(s.answered):len(s.answered)], d.Action)

@@ -124,9 +124,14 @@ func (s *stage) wantTurns(t testing.TB, want int) {
 // begin lets a new session work.
 func (s *stage) begin(t testing.TB, prompt string) (id string) {
 	t.Helper()
+	return s.beginIn(t, s.path("home"), prompt)
+}
+
+func (s *stage) beginIn(t testing.TB, directory, prompt string) (id string) {
+	t.Helper()
 	r := s.waitServer(t)
 	var made struct{ Data struct{ ID string } }
-	if err := s.call(r, "POST", "/api/session", map[string]any{"location": map[string]any{"directory": s.path("home")}}, &made); err != nil {
+	if err := s.call(r, "POST", "/api/session", map[string]any{"location": map[string]any{"directory": directory}}, &made); err != nil {
 		t.Fatal(err)
 	}
 	turns := s.turns(t)
@@ -197,6 +202,32 @@ func TestStory(t *testing.T) {
 	item.clickAt(t, "Start server")
 	item.waitMenu(t, shows("OpenCode 2.2.0 is running"))
 	s.wantTurns(t, before+1)
+}
+
+// TestDirectoryIsBack: what no event tells is asked for when the menu is opened.
+func TestDirectoryIsBack(t *testing.T) {
+	t.Parallel()
+	b := newBus(t)
+	h := newHost(t, b)
+	s := newStage(t, newDesk(t, b))
+	if err := os.Mkdir(s.path("project"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s.beginIn(t, s.path("project"), "Migrate [[slow n=9000 ms=50]]")
+	if err := os.Rename(s.path("project"), s.path("away")); err != nil {
+		t.Fatal(err)
+	}
+	if status, said := s.run(t, "restart"); status != 0 {
+		t.Fatal(said)
+	}
+	s.start(t, nil, "tray")
+	item := h.item(t)
+	item.waitMenu(t, shows("Pending (1)", "Migrate…", "Can't be resumed: its directory is gone…"))
+	if err := os.Rename(s.path("away"), s.path("project")); err != nil {
+		t.Fatal(err)
+	}
+	item.open(t)
+	item.waitMenu(t, shows("Pending (1)", "Migrate…", "Resume session"))
 }
 
 // TestTwoTraysTwentyClicks: one execution, whoever clicks how often.
