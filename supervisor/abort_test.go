@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"intermission/restart"
+	"intermission/supervisor/control"
 	"intermission/supervisor/opencode"
 )
 
@@ -126,7 +128,7 @@ func attending(t *testing.T, url string) (*supervisor, *incarnation) {
 	inc := opencode.Incarnation{ID: "inc_1", Generation: opencode.V1, URL: url}
 	c := &incarnation{
 		record: record{Incarnation: inc}, guard: &guard{}, client: opencode.Connect(inc),
-		gone: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(), begun: newAsked(),
+		gone: make(chan struct{}), aborted: map[string]*abort{}, asked: newAsked(), begun: newAsked(),
 	}
 	t.Cleanup(c.client.Close)
 	c.client.Watch("/d")
@@ -163,5 +165,116 @@ func TestAdoptionKeepsSinceWhenSessionsWork(t *testing.T) {
 	}
 	if asked, begun := c.asked.take(), c.begun.take(); len(asked) != 2 || len(begun) != 2 {
 		t.Errorf("asked are %v and %v", asked, begun)
+	}
+}
+
+// answering has a server of v1 answer aborts of ses_1: each sends on called, and gets
+// from it whether it is accepted.
+func answering(t *testing.T, called chan chan bool) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said := map[string]any{"/session/status": map[string]any{"ses_1": map[string]string{"type": "busy"}}, "/session/ses_1": map[string]string{"id": "ses_1", "directory": "/d"}}[r.URL.Path]
+		if r.URL.Path == "/session/ses_1/abort" {
+			answer := make(chan bool)
+			called <- answer
+			if !<-answer {
+				panic(http.ErrAbortHandler)
+			}
+			said = true
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(said)
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// arrived waits for the server to be asked.
+func arrived(t *testing.T, called chan chan bool) chan bool {
+	t.Helper()
+	select {
+	case answer := <-called:
+		return answer
+	case <-time.After(10 * time.Second):
+		t.Fatal("the server is not asked")
+		return nil
+	}
+}
+
+// hear has the supervisor take in an event of ses_1, as listen does.
+func (s *supervisor) hear(c *incarnation, kind restart.EventKind) {
+	c.aborts.Lock()
+	defer c.aborts.Unlock()
+	s.roster.observe(s.judge(c, restart.Event{Kind: kind, Session: "ses_1"}))
+}
+
+// The execution that was meant ends while the interrupt is under way, and another
+// begins: whichever it has met, that is no success.
+func TestAnInterruptThatMayHaveMetAnother(t *testing.T) {
+	t.Parallel()
+	called := make(chan chan bool)
+	s, c := attending(t, answering(t, called))
+	s.hear(c, restart.EventStarted)
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Interrupt(t.Context(), "ses_1", s.roster.started("ses_1"))
+		done <- err
+	}()
+	answer := arrived(t, called)
+	s.hear(c, restart.EventSucceeded)
+	s.hear(c, restart.EventStarted)
+	answer <- true
+	if err := <-done; code(err) != control.CodeUnknown || !strings.Contains(err.Error(), "intermission status") {
+		t.Errorf("answered %v", err)
+	}
+}
+
+// Of two interrupts of one execution one fails: the other counts, whichever comes first.
+func TestTwoInterruptsOfOneExecution(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{false, true} {
+		called := make(chan chan bool)
+		s, c := attending(t, answering(t, called))
+		s.hear(c, restart.EventStarted)
+		interrupt := func() (chan bool, chan error) {
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.Interrupt(t.Context(), "ses_1", 0)
+				done <- err
+			}()
+			return arrived(t, called), done
+		}
+		answerA, doneA := interrupt()
+		answerB, doneB := interrupt()
+		answerA <- first
+		errA := <-doneA
+		answerB <- !first
+		if errB := <-doneB; (errA == nil) != first || (errB == nil) == first {
+			t.Errorf("answered %v and %v", errA, errB)
+		}
+		c.aborts.Lock()
+		if !s.isAborted(c, "ses_1") {
+			t.Errorf("the first was accepted: %v; a stop would suspend it", first)
+		}
+		c.aborts.Unlock()
+	}
+	called := make(chan chan bool)
+	s, c := attending(t, answering(t, called))
+	s.hear(c, restart.EventStarted)
+	done := make(chan error, 2)
+	for range 2 {
+		go func() {
+			_, err := s.Interrupt(t.Context(), "ses_1", 0)
+			done <- err
+		}()
+	}
+	for _, answer := range []chan bool{arrived(t, called), arrived(t, called)} {
+		answer <- false
+		if <-done == nil {
+			t.Error("a failed one counts as done")
+		}
+	}
+	if len(c.aborted) != 0 {
+		t.Errorf("both failed, and %+v is left", c.aborted)
 	}
 }

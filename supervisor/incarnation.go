@@ -45,13 +45,14 @@ type incarnation struct {
 	// aborted holds, by session, the executions that are being interrupted through us:
 	// once that is accepted they end by their user's doing, also while the server is
 	// being stopped.
-	aborted map[string]abort
+	aborted map[string]*abort
 }
 
-// abort is an interrupt of the execution started.
+// abort is what interrupts of the execution started have in common.
 type abort struct {
 	started  int64
-	accepted bool // by the server; until then it may fail, and a stop be what ends the execution
+	underWay int  // how many have not been answered
+	accepted bool // one was, by the server; until then all may fail, and a stop be what ends the execution
 }
 
 // remember notes the processes of an adopted server while it lives: what it
@@ -100,7 +101,7 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	c := &incarnation{
 		record: r, start: st, seq: seq,
 		client: opencode.Connect(r.Incarnation), guard: g,
-		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]abort{}, asked: newAsked(), begun: newAsked(), moved: make(chan struct{}, 1),
+		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]*abort{}, asked: newAsked(), begun: newAsked(), moved: make(chan struct{}, 1),
 	}
 	if c.guard == nil {
 		c.guard = s.guardOf(r, c.gone)
@@ -244,7 +245,7 @@ func (s *supervisor) judge(c *incarnation, e restart.Event) restart.Event {
 // is interrupted. c.aborts is held.
 func (s *supervisor) isAborted(c *incarnation, id string) bool {
 	a := c.aborted[id]
-	return a.accepted && a.started == s.roster.newest(id)
+	return a != nil && a.accepted && a.started == s.roster.newest(id)
 }
 
 // rememberAfter is how long after an event of an adopted server its processes are

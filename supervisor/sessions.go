@@ -25,22 +25,21 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 	if c == nil || c.over() {
 		return control.Interrupted{}, notAtWork(id)
 	}
-	at, err = s.markAborted(c, id, at)
+	a, err := s.markAborted(c, id, at)
 	if err != nil {
 		return control.Interrupted{}, err
 	}
 	if err := c.client.Interrupt(ctx, id); err != nil {
-		c.aborts.Lock()
-		if !c.aborted[id].accepted {
-			delete(c.aborted, id) // perhaps it never arrived, and then a stop is what ends it
-		}
-		c.aborts.Unlock()
+		c.withdrawAbort(id, a)
 		if errors.Is(err, opencode.ErrIdle) {
 			return control.Interrupted{}, notAtWork(id)
 		}
 		return control.Interrupted{}, fmt.Errorf("cannot interrupt %s: %w", id, err)
 	}
-	if s.acceptAbort(c, id, at) && c.Generation == opencode.V1 && c.guard.stopping.Load() {
+	if !s.acceptAbort(c, id, a) {
+		return control.Interrupted{}, interruptedWhich(id)
+	}
+	if c.Generation == opencode.V1 && c.guard.stopping.Load() {
 		if err := s.settleAborted(ctx, id); err != nil {
 			return control.Interrupted{}, err
 		}
@@ -50,32 +49,49 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 }
 
 // markAborted notes, before it is done, that the session's execution at is
-// interrupted by its user, and gives it; 0 is the one that runs now.
-func (s *supervisor) markAborted(c *incarnation, id string, at int64) (int64, error) {
+// interrupted by its user; 0 is the one that runs now. acceptAbort or withdrawAbort
+// has to follow.
+func (s *supervisor) markAborted(c *incarnation, id string, at int64) (*abort, error) {
 	c.aborts.Lock()
 	defer c.aborts.Unlock()
 	started := s.roster.started(id)
 	switch {
 	case started == 0:
-		return 0, notAtWork(id)
+		return nil, notAtWork(id)
 	case at != 0 && at != started:
-		return 0, &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that work of %s has ended, and another has begun since; see: intermission status", id)}
+		return nil, hasEnded(id)
 	}
-	if c.aborted[id].started != started { // else it is interrupted a second time
-		c.aborted[id] = abort{started: started}
+	a := c.aborted[id]
+	if a == nil || a.started != started { // else it is interrupted a second time
+		a = &abort{started: started}
+		c.aborted[id] = a
 	}
-	return started, nil
+	a.underWay++
+	return a, nil
+}
+
+// withdrawAbort takes back an interrupt that failed: perhaps it never arrived, and
+// then a stop is what ends the execution, unless another interrupt does.
+func (c *incarnation) withdrawAbort(id string, a *abort) {
+	c.aborts.Lock()
+	defer c.aborts.Unlock()
+	a.underWay--
+	if a.underWay == 0 && !a.accepted && c.aborted[id] == a {
+		delete(c.aborted, id)
+	}
 }
 
 // acceptAbort notes that the server has accepted the interrupt. From here on a stop
-// leaves the execution out; false when another has begun since.
-func (s *supervisor) acceptAbort(c *incarnation, id string, at int64) bool {
+// leaves the execution out; false when another has begun since, or may have: then it
+// isn't known which the interrupt has met.
+func (s *supervisor) acceptAbort(c *incarnation, id string, a *abort) bool {
 	c.aborts.Lock()
 	defer c.aborts.Unlock()
-	if c.aborted[id].started != at {
+	a.underWay--
+	if c.aborted[id] != a {
 		return false
 	}
-	c.aborted[id] = abort{at, true}
+	a.accepted = true
 	return true
 }
 
@@ -95,6 +111,15 @@ func (s *supervisor) settleAborted(ctx context.Context, id string) error {
 		return fmt.Errorf("the server ended before %s was interrupted; it waits for consent: intermission pending", id)
 	}
 	return nil
+}
+
+func hasEnded(id string) error {
+	return &control.Error{Code: control.CodeNotPending, Message: fmt.Sprintf("that work of %s has ended, and another has begun since; see: intermission status", id)}
+}
+
+// interruptedWhich says that an interrupt was accepted, but perhaps not of what was meant.
+func interruptedWhich(id string) error {
+	return &control.Error{Code: control.CodeUnknown, Message: fmt.Sprintf("that work of %s had ended, and another execution had begun, which may have been interrupted; look with: intermission status", id)}
 }
 
 func notAtWork(id string) error {

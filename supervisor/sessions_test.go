@@ -195,7 +195,7 @@ func TestAnInterruptDuringTheStopOfV1IsItsUsers(t *testing.T) {
 	s := &supervisor{roster: newRoster(func() {})}
 	defer s.roster.clear()
 	c := &incarnation{
-		record: record{Incarnation: opencode.Incarnation{Generation: opencode.V1}}, guard: &guard{}, aborted: map[string]abort{},
+		record: record{Incarnation: opencode.Incarnation{Generation: opencode.V1}}, guard: &guard{}, aborted: map[string]*abort{},
 	}
 	c.guard.stopping.Store(true)
 	event := func(kind, want restart.EventKind) {
@@ -209,11 +209,11 @@ func TestAnInterruptDuringTheStopOfV1IsItsUsers(t *testing.T) {
 	event(restart.EventStarted, restart.EventStarted)
 	event(restart.EventInterrupted, restart.EventShutdown) // by the stop
 	event(restart.EventStarted, restart.EventStarted)
-	at, err := s.markAborted(c, "ses_1", s.roster.started("ses_1"))
+	a, err := s.markAborted(c, "ses_1", s.roster.started("ses_1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.acceptAbort(c, "ses_1", at) || s.acceptAbort(c, "ses_1", at-1) {
+	if !s.acceptAbort(c, "ses_1", a) || s.acceptAbort(c, "ses_1", &abort{started: a.started - 1}) {
 		t.Error("not the execution that was interrupted")
 	}
 	event(restart.EventInterrupted, restart.EventInterrupted)
