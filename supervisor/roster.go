@@ -27,6 +27,7 @@ type roster struct {
 // execution is one of a session that runs now.
 type execution struct {
 	started  int64     // Unix milliseconds; names it
+	told     int64     // its start by the server's clock, Unix milliseconds; 0 when it didn't say
 	seen     time.Time // first, by us
 	progress time.Time
 	quiet    bool   // its silence was told
@@ -63,6 +64,7 @@ func (r *roster) take(e restart.Event) bool {
 	switch {
 	case e.Kind == restart.EventStarted && x == nil:
 		r.enter(e.Session, time.Now().UnixMilli())
+		r.working[e.Session].told = e.At
 	case e.Kind == restart.EventStarted || e.Kind == restart.EventProgress:
 		if x == nil {
 			return false // a late word of one that has ended
@@ -235,6 +237,17 @@ func (r *roster) newest(id string) int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.past[id].started
+}
+
+// told gives when by the server the session's execution started began (Unix ms), 0
+// when that isn't known.
+func (r *roster) told(id string, started int64) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if x := r.working[id]; x != nil && x.started == started {
+		return x.told
+	}
+	return 0
 }
 
 // started gives the name of the session's execution, 0 when it doesn't work.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"intermission/restart"
 	"intermission/supervisor/control"
@@ -29,6 +30,10 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 	if err != nil {
 		return control.Interrupted{}, err
 	}
+	if at != 0 && s.outdated(ctx, id, a.started) {
+		c.withdrawAbort(id, a)
+		return control.Interrupted{}, hasEnded(id)
+	}
 	if err := c.client.Interrupt(ctx, id); err != nil {
 		c.withdrawAbort(id, a)
 		if errors.Is(err, opencode.ErrIdle) {
@@ -46,6 +51,29 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 	}
 	s.Log.Info("interrupted by its user", "session", id)
 	return control.Interrupted{ID: id}, nil
+}
+
+// outdatedTimeout bounds a look at the server's database before an interrupt, which must not wait for it.
+const outdatedTimeout = 500 * time.Millisecond
+
+// outdated tells whether the server has begun another execution of the session since
+// the one that is named started, though its event has not reached us. What can't be
+// found out counts as no.
+func (s *supervisor) outdated(ctx context.Context, id string, started int64) bool {
+	told := s.roster.told(id, started)
+	if told == 0 {
+		return false
+	}
+	s.mu.Lock()
+	db := s.database
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, outdatedTimeout)
+	defer cancel()
+	newest, err := db.Began(ctx, id)
+	if err != nil {
+		s.Log.Warn("whether another execution has begun is not known", "session", id, "error", err)
+	}
+	return err == nil && newest > told
 }
 
 // markAborted notes, before it is done, that the session's execution at is

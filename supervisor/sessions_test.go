@@ -225,3 +225,21 @@ func TestAnInterruptDuringTheStopOfV1IsItsUsers(t *testing.T) {
 	s.roster.resync([]string{"ses_1"}, time.Now(), nil)
 	event(restart.EventInterrupted, restart.EventShutdown)
 }
+
+// The server has begun another execution, and its event has not come: that one isn't interrupted.
+func TestAStaleInterruptIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	b.phase(Running)
+	id := b.prompt("[[slow n=9999 ms=20]]")
+	w := b.atWork(id)[0]
+	b.exec(`UPDATE event SET created = created + 1 WHERE type LIKE 'session.execution.started%'`) // than what we were told of
+	if _, err := b.client.Interrupt(t.Context(), id, w.StartedAt); code(err) != control.CodeNotPending {
+		t.Errorf("a stale one: %v", err)
+	}
+	b.atWork(id)
+	if _, err := b.client.Interrupt(t.Context(), id, 0); err != nil {
+		t.Errorf("of what runs now: %v", err)
+	}
+}

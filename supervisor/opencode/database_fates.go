@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -191,6 +192,27 @@ func (d *Database) InFlight(ctx context.Context, since int64) ([]string, error) 
 		return nil, err
 	}
 	return inFlight, nil
+}
+
+// Began gives when the newest execution of a session started (Unix ms); 0 when it has
+// none, and for v1, which records no executions.
+func (d *Database) Began(ctx context.Context, session string) (int64, error) {
+	var at int64
+	err := d.read(ctx, func(q querier, s shape) error {
+		if s.claim == "" {
+			return nil
+		}
+		err := q.QueryRowContext(ctx, began(s), session).Scan(&at)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	return at, err
+}
+
+func began(s shape) string {
+	return fmt.Sprintf(`SELECT e.created FROM %s s CROSS JOIN event e ON e.aggregate_id = s.id AND e.seq = %s WHERE s.id = ?`, s.sessions, newestStarted)
 }
 
 func startedSince(s shape) string {

@@ -154,6 +154,31 @@ func TestMarkOfV1(t *testing.T) {
 	}
 }
 
+func TestBegan(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{KindEarly, KindClaims} {
+		s := newServer(t, kind)
+		s.session("ses_1", "")
+		d := s.open(V2)
+		want := func(want int64) {
+			t.Helper()
+			if got, err := d.Began(t.Context(), "ses_1"); err != nil || got != want {
+				t.Errorf("%s: %d, %v, want %d", kind, got, err, want)
+			}
+		}
+		want(0)
+		s.event("ses_1", "session.execution.started.1", `{}`, 1000)
+		s.event("ses_1", "session.execution.succeeded.1", `{}`, 1500)
+		want(1000)
+		s.event("ses_1", "session.execution.started.1", `{}`, 2000)
+		s.event("ses_1", "session.text.ended.1", `{}`, 2500)
+		want(2000)
+	}
+	if got, err := newServer(t, KindV1).open(V1).Began(t.Context(), "ses_1"); err != nil || got != 0 {
+		t.Errorf("v1: %d, %v", got, err)
+	}
+}
+
 func TestInFlight(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, KindEarly)
@@ -198,6 +223,7 @@ func TestFatesSearchIndexes(t *testing.T) {
 		{KindClaims, V2, fatesQueryV2, "session_message_session_type_seq_idx"},
 		{KindEarly, V2, startedSince, "event_aggregate_type_seq_idx"},
 		{KindClaims, V2, startedSince, "event_aggregate_type_seq_idx"},
+		{KindClaims, V2, began, "event_aggregate_type_seq_idx"},
 	} {
 		d := newServer(t, c.kind).open(c.gen)
 		var text string
