@@ -61,6 +61,10 @@ func (r *roster) take(e restart.Event) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	x := r.working[e.Session]
+	if x != nil && e.Kind == restart.EventStarted && x.told != 0 && e.At > x.told {
+		r.leave(e.Session) // its end was missed: this is another one
+		x = nil
+	}
 	switch {
 	case e.Kind == restart.EventStarted && x == nil:
 		r.enter(e.Session, time.Now().UnixMilli())

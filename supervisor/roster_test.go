@@ -243,3 +243,27 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestAMissedEndMakesAnother: what starts later by the server's clock is another
+// execution, and has another name; the same word twice is not.
+func TestAMissedEndMakesAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoster(func() {})
+		defer r.clear()
+		start := func(at int64) int64 {
+			r.observe(restart.Event{Kind: restart.EventStarted, Session: "s", At: at})
+			return r.started("s")
+		}
+		first := start(1000)
+		if again := start(1000); again != first {
+			t.Errorf("the same start makes another execution: %d and %d", first, again)
+		}
+		if late := start(900); late != first {
+			t.Errorf("a late word makes another execution: %d and %d", first, late)
+		}
+		if second := start(2000); second <= first {
+			t.Errorf("a newer start keeps the name %d: %d", first, second)
+		}
+	})
+}

@@ -63,6 +63,9 @@ func (a *actor) do(ctx context.Context, act Action) Done {
 	}
 	if err != nil {
 		done.Reason = err.Error()
+		if control.AsError(err).Code == control.CodeUnknown {
+			done.Outcome = "unknown"
+		}
 	}
 	return done
 }

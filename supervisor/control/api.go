@@ -210,7 +210,8 @@ type Backend interface {
 	Dismiss(ctx context.Context, id string, at int64) (Dismissed, error)
 	// Interrupt stops a session at work as its user, so that nothing is suspended; at
 	// is the execution's StartedAt, 0 means the one that runs now. CodeNotPending when
-	// it is not that one which runs. It returns when the server has accepted it.
+	// it is not that one which runs, CodeUnknown when another had begun by the time the
+	// server was asked. It returns when the server has accepted it.
 	Interrupt(ctx context.Context, id string, at int64) (Interrupted, error)
 	// Attach takes the id of any session that the running server has, or an unambiguous
 	// beginning of one that is pending or at work. CodeRefused when no server runs.
