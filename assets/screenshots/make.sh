@@ -56,7 +56,7 @@ make_home
 
 export INTERMISSION_RUNTIME_DIR=$root/run INTERMISSION_DEVSERVER_KIND=claims INTERMISSION_DEVSERVER_REQUESTS=$root/requests
 mkdir "$XDG_CONFIG_HOME/intermission"
-printf '[server]\ncommand = ["%s", "devserver", "serve", "--service"]\n' "$bin" >"$XDG_CONFIG_HOME/intermission/config.toml"
+printf '[server]\ncommand = ["%s", "devserver", "serve", "--service"]\n[notify]\nquiet = []\n' "$bin" >"$XDG_CONFIG_HOME/intermission/config.toml"
 touch "$root/requests"
 
 # status FILTER: what jq makes of the status; it fails on false and null.
