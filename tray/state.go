@@ -36,8 +36,7 @@ type State struct {
 	said    time.Time       // when Message was set
 	about   Action          // what Message is about
 
-	spent    []Action // the latest acts on one suspension or execution that succeeded
-	answered []Action // the latest resumes that were answered with a refusal or "unknown"
+	recent []Done // the latest acts that have ended, at most maxRecent
 
 	Login     bool // the tray starts at login
 	LoginSeen bool // Login is known
@@ -99,13 +98,18 @@ type Effect struct {
 // messageStays is how long the outcome of an act stays in the menu.
 const messageStays = 5 * time.Minute
 
-// maxAnswered bounds State.answered and State.spent. The supervisor tells of an outcome at about the time it answers.
-const maxAnswered = 16
+// maxRecent bounds State.recent. The supervisor tells of an outcome at about the time it answers.
+const maxRecent = 16
 
 // answers says that the answer to a click of this tray tells of that outcome, has or will.
 func (s State) answers(o control.Outcome) bool {
 	a := Action{Verb: Resume, Session: o.ID, At: o.SuspendedAt}
-	return (o.What == "refused" || o.What == "unknown") && (s.Under[a] || slices.Contains(s.answered, a))
+	return (o.What == "refused" || o.What == "unknown") && (s.Under[a] || s.ended(a, func(d Done) bool { return d.Reason != "" && d.Outcome != "resumed" }))
+}
+
+// ended says that an act has ended lately, in such a way.
+func (s State) ended(a Action, how func(Done) bool) bool {
+	return slices.ContainsFunc(s.recent, func(d Done) bool { return d.Action == a && how(d) })
 }
 
 // Reduce gives the state after in, and what is to be done. It is pure, and leaves s as it was.
@@ -136,9 +140,7 @@ func Reduce(s State, in Input) (State, []Effect) {
 	case in.Done != nil:
 		s.Under = maps.Clone(s.Under)
 		delete(s.Under, in.Done.Action)
-		if in.Done.Reason == "" && in.Done.Action.At != 0 {
-			s = s.spend(in.Done.Action)
-		}
+		s.recent = append(slices.Clone(s.recent[max(0, len(s.recent)-maxRecent+1):]), *in.Done)
 		s = s.done(*in.Done)
 	case in.Entries != nil:
 		s.Login, s.Installed, s.LoginSeen = in.Entries.Login, in.Entries.Installed, true
@@ -168,15 +170,12 @@ func (s State) outdated() bool {
 	})
 }
 
-// spend notes that an act was done which can't be done again: the supervisor's word
-// of it may come after the answer, and until then the menu would offer it still.
-func (s State) spend(a Action) State {
-	s.spent = append(s.spent[max(0, len(s.spent)-maxAnswered+1):len(s.spent):len(s.spent)], a)
-	return s
+// busy says that an act is under way, or was done and can't be done again: the
+// supervisor's word of it may come after the answer, and until then the menu would
+// offer it still.
+func (s State) busy(a Action) bool {
+	return s.Under[a] || a.At != 0 && s.ended(a, func(d Done) bool { return d.Reason == "" })
 }
-
-// busy says that an act is under way, or was done already.
-func (s State) busy(a Action) bool { return s.Under[a] || slices.Contains(s.spent, a) }
 
 // done tells of an act that didn't come out as it was meant.
 func (s State) done(d Done) State {
@@ -189,9 +188,6 @@ func (s State) done(d Done) State {
 		s.about = Action{} // it isn't pending, and that is right
 	}
 	s.Message = restart.PlainText(s.doneWords(d, name), 3*maxReason)
-	if d.Action.Verb == Resume && d.Outcome != "resumed" {
-		s.answered = append(s.answered[max(0, len(s.answered)-maxAnswered+1):len(s.answered):len(s.answered)], d.Action)
-	}
 	// Of one that ended at once the supervisor tells; one that is queued stands in the menu.
 	if d.Outcome != "resumed" && d.Outcome != "queued" {
 		s.notices = s.notices.add(kindAct, item{id: d.Action.Session, at: d.Action.At, what: cmp.Or(d.Outcome, string(d.Action.Verb)), body: s.Message, now: true})

@@ -9,7 +9,7 @@
 //	a timer ────────────────────────┘             └──▶ notifier
 //
 // Reduce (state.go) and Model (model.go) are pure, and so is what decides about
-// notifications (notices.go). The loop of this file is their only edge: it hands
+// notifications (notices.go). The loop (loop.go) is their only edge: it hands
 // them inputs, one at a time, and performs the effects. There is no timer but for
 // the next moment at which a text would be out of date or a notification is due.
 //
