@@ -1,0 +1,7 @@
+package platform
+
+import "context"
+
+func underManager(ctx context.Context, _ string, run func(context.Context, *ServiceManager) error) error {
+	return run(ctx, nil)
+}
