@@ -1,18 +1,246 @@
 package platform
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 )
 
-var errNoService = errors.New("not there yet")
+// launchPoll is how often launchd is asked whether a job has ended: nothing tells.
+const launchPoll = 100 * time.Millisecond
 
-func (s Service) install(context.Context, ServiceOptions) (ServiceReport, error) {
-	return ServiceReport{}, errNoService
+// launchctl runs launchd's tool. What it says stands in the error.
+func launchctl(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, "/bin/launchctl", args...).CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("launchctl %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+	}
+	return string(out), nil
 }
-func (s Service) uninstall(context.Context) (ServiceReport, error) {
-	return ServiceReport{}, errNoService
+
+// launchDomain is where the agents of the user's graphical session are.
+func launchDomain() string { return "gui/" + strconv.Itoa(os.Getuid()) }
+
+func (s Service) launchTarget() string { return launchDomain() + "/" + s.launchAgentLabel() }
+
+func (s Service) agentFile() (string, error) { return Autostart{Name: s.Name}.agentFile() }
+
+// agent is what stands in our file, and what should: nil when there is no file.
+func (s Service) agent() (path string, have, want []byte, err error) {
+	if path, err = s.agentFile(); err != nil {
+		return "", nil, nil, err
+	}
+	if have, err = readSmall(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", nil, nil, err
+	}
+	paths, err := s.paths()
+	if err != nil {
+		return "", nil, nil, err
+	}
+	return path, have, s.launchAgent(filepath.Join(paths.Log, "launchd.log")), nil
 }
-func (s Service) start(context.Context) error                   { return errNoService }
-func (s Service) stop(context.Context) error                    { return errNoService }
-func (s Service) status(context.Context) (ServiceStatus, error) { return ServiceStatus{}, errNoService }
+
+// paths are those that the service will find: our own variables come from its definition.
+func (s Service) paths() (Paths, error) {
+	return FindPaths(func(name string) string {
+		if v, ok := s.Env[name]; ok {
+			return v
+		}
+		if name == "HOME" {
+			return os.Getenv(name)
+		}
+		return ""
+	})
+}
+
+func (s Service) install(ctx context.Context, o ServiceOptions) (ServiceReport, error) {
+	report := ServiceReport{Kind: LaunchdAgent, Done: []string{}, Next: []string{}}
+	if o.Kind != "" && o.Kind != LaunchdAgent {
+		return report, fmt.Errorf("cannot install a %s on macOS: it has launchd agents", o.Kind)
+	}
+	if os.Getuid() == 0 {
+		return report, errors.New("cannot install the service for root: run this as the user whose sessions they are, without sudo")
+	}
+	err := Autostart{Name: s.Name, Title: s.Title, Comment: s.Comment, Argv: s.Argv}.check()
+	if err != nil {
+		return report, fmt.Errorf("cannot install the service: %w", err)
+	}
+	path, have, want, err := s.agent()
+	if err != nil {
+		return report, fmt.Errorf("cannot install the service: %w", err)
+	}
+	if bytes.Equal(have, want) {
+		report.Done = append(report.Done, "The launchd agent "+path+" is installed and current.")
+	} else if err := s.writeAgent(path, want); err != nil {
+		return report, fmt.Errorf("cannot install the service: %w", err)
+	} else {
+		report.Done = append(report.Done, "Wrote the launchd agent "+path+": launchd starts the supervisor when you log in.")
+	}
+	// What was switched off by launchctl stays so over a new file.
+	if _, err := launchctl(ctx, "enable", s.launchTarget()); err != nil {
+		if undo := restoreFile(path, have); undo != nil {
+			err = errors.Join(err, undo)
+		}
+		return report, fmt.Errorf("cannot install the service: %w", err)
+	}
+	if out, err := launchctl(ctx, "print", s.launchTarget()); err != nil {
+		report.Next = append(report.Next, "To start it now: intermission service start")
+	} else if state, _ := launchctlState(out); !bytes.Equal(have, want) {
+		report.Next = append(report.Next, "launchd goes by the older definition ("+state+") until: intermission service stop, then intermission service start")
+	}
+	return report, nil
+}
+
+func (s Service) writeAgent(path string, data []byte) error {
+	paths, err := s.paths()
+	if err == nil {
+		err = EnsurePrivateDir(paths.Log) // launchd makes the file in it, not the directory
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err != nil {
+		return err
+	}
+	return WriteFileAtomic(path, data)
+}
+
+// restoreFile puts back what stood there; nil is nothing.
+func restoreFile(path string, data []byte) error {
+	if data == nil {
+		return os.Remove(path)
+	}
+	return WriteFileAtomic(path, data)
+}
+
+func (s Service) uninstall(ctx context.Context) (ServiceReport, error) {
+	report := ServiceReport{Kind: LaunchdAgent, Done: []string{}, Next: []string{}}
+	path, err := s.agentFile()
+	if err != nil {
+		return report, err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := launchctl(ctx, "print", s.launchTarget()); err != nil {
+			return report, ErrNotInstalled
+		}
+	}
+	if err := s.stop(ctx); err != nil && !errors.Is(err, ErrNotInstalled) {
+		return report, err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return report, fmt.Errorf("cannot remove the service: %w", err)
+	}
+	report.Done = append(report.Done, "Stopped the supervisor, and removed the launchd agent "+path+".")
+	return report, nil
+}
+
+// start loads the agent, which starts it. An agent that is loaded and doesn't run
+// has ended by itself: it is loaded anew, so that it is what the file says.
+func (s Service) start(ctx context.Context) error {
+	path, err := s.agentFile()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return ErrNotInstalled
+	}
+	if out, err := launchctl(ctx, "print", s.launchTarget()); err == nil {
+		if _, pid := launchctlState(out); pid != 0 {
+			return nil
+		}
+		if err := s.unload(ctx); err != nil {
+			return fmt.Errorf("cannot start the service: %w", err)
+		}
+	}
+	if _, err := launchctl(ctx, "bootstrap", launchDomain(), path); err != nil {
+		if _, gui := launchctl(ctx, "print", launchDomain()); gui != nil {
+			return fmt.Errorf("cannot start the service: nobody is logged in at the screen of this Mac, which launchd's agents need; log in there, or run: intermission run: %w", err)
+		}
+		return fmt.Errorf("cannot start the service: %w", err)
+	}
+	return s.untilAgent(ctx, "started", func(loaded bool, pid int) bool { return loaded && pid != 0 })
+}
+
+// stop unloads the agent: launchd sends it SIGTERM, alone, and kills it after
+// ExitTimeOut. At the next login it is loaded again.
+func (s Service) stop(ctx context.Context) error {
+	path, err := s.agentFile()
+	if err != nil {
+		return err
+	}
+	if _, err := launchctl(ctx, "print", s.launchTarget()); err != nil {
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			return ErrNotInstalled
+		}
+		return nil // it isn't loaded, so it doesn't run
+	}
+	if err := s.unload(ctx); err != nil {
+		return fmt.Errorf("cannot stop the service: %w", err)
+	}
+	return nil
+}
+
+func (s Service) unload(ctx context.Context) error {
+	_, err := launchctl(ctx, "bootout", s.launchTarget())
+	// It may say that it is at it still (36, EINPROGRESS): what counts is that the job goes.
+	if gone := s.untilAgent(ctx, "ended", func(loaded bool, _ int) bool { return !loaded }); gone != nil {
+		return errors.Join(gone, err)
+	}
+	return nil
+}
+
+// untilAgent waits until launchd says of our job what is wanted.
+func (s Service) untilAgent(ctx context.Context, what string, is func(loaded bool, pid int) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, ServiceStopLimit+launchThrottle*time.Second)
+	defer cancel()
+	tick := time.NewTicker(launchPoll)
+	defer tick.Stop()
+	for {
+		out, err := launchctl(ctx, "print", s.launchTarget())
+		state, pid := launchctlState(out)
+		if ctx.Err() == nil && is(err == nil, pid) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("launchd's job %s has not %s (%s): %w", s.launchAgentLabel(), what, state, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func (s Service) status(ctx context.Context) (ServiceStatus, error) {
+	path, have, want, err := s.agent()
+	if err != nil {
+		return ServiceStatus{}, fmt.Errorf("cannot tell how the service is installed: %w", err)
+	}
+	var st ServiceStatus
+	if have != nil {
+		st = ServiceStatus{
+			Installed: true, Kind: LaunchdAgent, Definition: path,
+			Program: launchAgentProgram(have), Version: launchAgentVersion(have), Current: bytes.Equal(have, want),
+		}
+		// A system that can't say has nothing switched off.
+		off, _ := launchctl(ctx, "print-disabled", launchDomain())
+		st.Enabled = !launchAgentDisabled(have) && !launchctlDisabled(off, s.launchAgentLabel())
+	}
+	out, err := launchctl(ctx, "print", s.launchTarget())
+	if err == nil {
+		st.State, st.PID = launchctlState(out)
+	} else if ctx.Err() != nil {
+		return st, fmt.Errorf("cannot ask launchd: %w", ctx.Err())
+	}
+	st.Running = st.PID != 0
+	if st.State = strings.TrimSpace(st.State); st.State == "" {
+		st.State = "not loaded"
+	}
+	return st, nil
+}
