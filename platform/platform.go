@@ -6,7 +6,7 @@
 //	which process it is   Identify, Identity.Alive, Identity.Signal, Watch
 //	processes             Start, Tree, KillTree, RSS
 //	talking               Listen, Dial
-//	the user's shell      LoginPath
+//	the user's shell      LoginEnvironment, LoginPath
 //	the desktop           OpenDesktop, NewNotifier, OpenTerminal, OpenFile, CopyText
 //	at login              Autostart
 //
