@@ -31,6 +31,10 @@ const HandedOverStatus = 75
 // ErrNotInstalled says that no service is installed.
 var ErrNotInstalled = errors.New("the service is not installed; install it with: intermission service install")
 
+// ErrStopByControl says that the service runs, and that what has started it can only
+// kill it: tell the supervisor itself to end, by its control API, then ask again.
+var ErrStopByControl = errors.New("only the supervisor can stop itself in order here")
+
 // Service is the supervisor as a background service of one user. It never runs as
 // root or LocalSystem.
 type Service struct {
@@ -86,7 +90,9 @@ func (s Service) Uninstall(ctx context.Context) (ServiceReport, error) { return 
 // running one does nothing.
 func (s Service) Start(ctx context.Context) error { return s.start(ctx) }
 
-// Stop stops the service and waits for its end: the supervisor is told alone, and stops its server itself.
+// Stop stops the service and waits for its end: the supervisor is told alone, and stops
+// its server itself. ErrStopByControl where nothing but the supervisor can do that
+// (LogonTask, DesktopLogin), from Uninstall too.
 func (s Service) Stop(ctx context.Context) error { return s.stop(ctx) }
 
 // Status tells how the service is installed, and whether it runs.
