@@ -204,6 +204,10 @@ func (s *supervisor) Resume(ctx context.Context, id string, at int64) (control.R
 	if id, err = s.resolve(ctx, ledger, id); err != nil {
 		return control.Result{}, err
 	}
+	if !s.consents.enter() {
+		return control.Result{}, errHandingOver
+	}
+	defer s.consents.leave()
 	r, err := resumer.Resume(ctx, id, at)
 	if err != nil {
 		return control.Result{}, contractError(id, err)
@@ -261,6 +265,9 @@ func (s *supervisor) settled(ctx context.Context, want Phase) (control.Status, e
 		s.mu.Unlock()
 		if ending {
 			st.Phase = Stopping // in all but name
+		}
+		if st.Handed {
+			return control.Status{}, errEnding // the wish came too late to be taken
 		}
 		switch st.Phase {
 		case want:

@@ -322,6 +322,9 @@ func (s *supervisor) conclude(c *incarnation) {
 		return
 	}
 	<-c.guard.parked
+	if c.guard.err != nil && s.life.Err() != nil {
+		return // the next supervisor finds the record, and parks
+	}
 	c.quit()
 	_, resumer := s.book()
 	resumer.SetServer(nil, nil)

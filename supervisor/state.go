@@ -59,6 +59,7 @@ type State struct {
 	Spawn    bool        // Starting: the act under way starts a server, unless one lives
 	Again    bool        // start once the act under way has ended
 	Leaving  bool        // the supervisor ends once the server has
+	Handed   bool        // Leaving: it ends without its server, which it leaves to the next one
 	Adopted  bool        // Running: the server was there before us
 	Reason   string      // why it isn't running, for people
 	Next     time.Time   // Backoff, Blocked: the next attempt
@@ -85,6 +86,7 @@ const (
 	InRestart InputKind = "restart" // the user wants a new incarnation
 	InLeave   InputKind = "leave"   // the supervisor was told to end
 	InAppear  InputKind = "appear"  // a registration came that is not ours
+	InHand    InputKind = "hand"    // another supervisor is to take over, server and all
 
 	InReady   InputKind = "ready"   // the server that we started is healthy
 	InAdopted InputKind = "adopted" // a living server was taken over
@@ -107,7 +109,7 @@ const (
 	DoHalt     EffectKind = "halt"      // stop the server, or the launch under way, gracefully; then park
 	DoArm      EffectKind = "arm"       // report InTimer after Delay
 	DoSaveWish EffectKind = "save wish" // make Wish durable
-	DoLeave    EffectKind = "leave"     // end the supervisor
+	DoLeave    EffectKind = "leave"     // end the supervisor, and do nothing to the server
 )
 
 // Effect is something to be done, by the loop.
@@ -122,8 +124,11 @@ type Effect struct {
 // that has no meaning in the present phase, or that an outdated act reports,
 // changes nothing.
 func Reduce(p Policy, s State, in Input) (State, []Effect) {
+	if s.Handed {
+		return s, nil // what happens from now on is the next supervisor's
+	}
 	switch in.Kind {
-	case InBoot, InStart, InStop, InRestart, InLeave, InAppear:
+	case InBoot, InStart, InStop, InRestart, InLeave, InAppear, InHand:
 		return reduceWish(s, in)
 	}
 	if in.Seq != s.Seq {
@@ -195,6 +200,12 @@ func reduceWish(s State, in Input) (State, []Effect) {
 			return s, nil
 		}
 		return s, []Effect{{Kind: DoLeave}}
+	case InHand:
+		// An act under way would be cut: whoever asks waits for its end, and asks again.
+		if idle || s.Phase == Running && !in.Ended {
+			s.Leaving, s.Handed = true, true
+			return s, []Effect{{Kind: DoLeave}}
+		}
 	case InAppear:
 		if idle {
 			return launch(s, s.Wish == WishRunning && s.Phase != Stopped && s.Phase != Failed)

@@ -15,7 +15,7 @@ import (
 
 var phases = []Phase{Stopped, Starting, Running, Stopping, Backoff, Failed, Blocked}
 
-var inputs = []InputKind{InBoot, InStart, InStop, InRestart, InLeave, InAppear,
+var inputs = []InputKind{InBoot, InStart, InStop, InRestart, InLeave, InAppear, InHand,
 	InReady, InAdopted, InParked, InUnsafe, InRefused, InDied, InLeft, InRenewed, InStopped, InTimer}
 
 // edges gives every change of phase that Reduce makes, as "from input to".
@@ -134,7 +134,7 @@ func TestAnySequence(t *testing.T) {
 			}
 			var fx []Effect
 			s, fx = Reduce(DefaultPolicy, s, in)
-			report := !slices.Contains(inputs[:6], in.Kind)
+			report := !slices.Contains(inputs[:7], in.Kind)
 			if report && in.Seq != before.Seq && !cmp.Equal(before, s) {
 				t.Fatalf("a stale %s changed %+v to %+v", in.Kind, before, s)
 			}
@@ -160,6 +160,9 @@ func TestAnySequence(t *testing.T) {
 						t.Fatalf("timer in %+v", s)
 					}
 				}
+			}
+			if s.Handed && (s.Phase != before.Phase && before.Handed || acts > 0) {
+				t.Fatalf("%s did something after the handover: %+v, %+v", in.Kind, s, fx)
 			}
 			if acts > 1 {
 				t.Fatalf("%d acts at once: %+v", acts, fx)

@@ -33,7 +33,8 @@
 // proves by the server's own lock that none is up, parks, and starts one. While
 // an incarnation lives it is attended: its events keep the claims, and a waiter
 // in the kernel's queue for the server's lock parks the moment the server is
-// gone, before anybody is told of its end.
+// gone, before anybody is told of its end. Between two acts the supervisor can
+// also hand over (input hand): it ends, and the next one adopts its server.
 package supervisor
 
 import (
@@ -70,7 +71,8 @@ func (e *AlreadyRunningError) Error() string {
 }
 
 // Run supervises until ctx ends, then stops the server gracefully, which parks
-// and suspends, and returns. It fails at once when another supervisor runs or
+// and suspends, and returns; or until it hands over to the next supervisor, and
+// then returns ErrHandedOver, the server untouched. It fails at once when another supervisor runs or
 // our own directories or socket can't be had; every other fault keeps it up, in
 // phase blocked or failed, with the reason in its status.
 func Run(ctx context.Context, o Options) error {
@@ -136,6 +138,9 @@ func Run(ctx context.Context, o Options) error {
 	err = <-served
 	s.workers.Wait()
 	s.close()
+	if s.state.Handed {
+		return errors.Join(ErrHandedOver, err)
+	}
 	return err
 }
 
@@ -185,6 +190,7 @@ type supervisor struct {
 
 	roster   *roster
 	titles   titles
+	consents door
 	outcomes outcomes
 
 	mu       sync.Mutex
@@ -365,7 +371,11 @@ func (s *supervisor) book() (*restart.Ledger, *restart.Resumer) {
 // handle on the server's database is left to the end of the process: closing the
 // last connection would checkpoint, and hold the file's locks meanwhile.
 func (s *supervisor) close() {
-	s.roster.clear() // its timer
+	s.roster.clear()      // its timer
+	if s.current != nil { // handed over
+		s.current.client.Close()
+		s.dropShield(s.current)
+	}
 	l, r := s.book()
 	if r != nil {
 		r.Close()

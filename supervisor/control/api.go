@@ -139,6 +139,12 @@ type Dismissed struct {
 	Dismissed int    `json:"dismissed"` // the session and its subagents
 }
 
+// HandedOver is the answer of a handover: the supervisor is about to end.
+type HandedOver struct {
+	PID  int    `json:"pid"`  // of the supervisor
+	Lock string `json:"lock"` // the file that it holds locked until all of it is over
+}
+
 // Interrupted is the answer of an interrupt.
 type Interrupted struct {
 	ID string `json:"id"`
@@ -221,6 +227,12 @@ type Backend interface {
 	StartServer(ctx context.Context) (Status, error)
 	StopServer(ctx context.Context) (Status, error)
 	RestartServer(ctx context.Context) (Status, error)
+	// HandOver ends the supervisor and leaves its server, with all that works in it, to
+	// the next one. It waits, until ctx ends, for a start or stop that is under way, and
+	// some seconds for consents that are being delivered; those that are queued go back
+	// to pending. A Client returns when the supervisor has let go of its locks, so that
+	// the next one can be started.
+	HandOver(ctx context.Context) (HandedOver, error)
 	// Logs writes the last n lines of the server's output (all for n < 0), and with follow what comes, until ctx ends.
 	Logs(ctx context.Context, w io.Writer, n int, follow bool) error
 	// Watch sends a Snapshot now and at each change, until ctx ends.

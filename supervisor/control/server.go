@@ -109,6 +109,9 @@ func (s *Server) routes(ctx context.Context) http.Handler {
 			return fullStatus(st), err
 		}))
 	}
+	mux.Handle("POST /v1/handover", act(s, func(r *http.Request, _ struct{}) (HandedOver, error) {
+		return s.backend.HandOver(r.Context()) // who doesn't wait any more doesn't want it any more
+	}))
 	mux.HandleFunc("GET /v1/logs", s.logs)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,208 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"time"
+
+	"intermission/restart"
+	"intermission/supervisor/control"
+)
+
+// ErrHandedOver says that Run has ended without stopping its server: the next
+// supervisor takes it over, with all that works in it.
+var ErrHandedOver = errors.New("handed over to the next supervisor")
+
+// deliveryPatience is how long a handover waits for consents that are being
+// delivered. One that takes longer is looked up by the next supervisor.
+const deliveryPatience = 10 * time.Second
+
+var errHandingOver = &control.Error{Code: control.CodeRefused, Message: "the supervisor is being replaced; try again in a moment"}
+
+// HandOver implements control.Backend. The supervisor ends as if it had been
+// killed at a good moment: nobody is suspended, the server's record stays as it is,
+// and the next supervisor adopts by it. So it doesn't matter at which moment of it
+// this one really is killed. Until the loop has taken the decision nothing but the
+// door for consents has changed, and that opens again when it isn't taken.
+func (s *supervisor) HandOver(ctx context.Context) (control.HandedOver, error) {
+	answer := control.HandedOver{PID: os.Getpid(), Lock: s.Paths.InstanceLock}
+	for {
+		s.mu.Lock()
+		changed, wait := s.changed, s.busy()
+		s.mu.Unlock()
+		if !wait {
+			err := s.handOverNow(ctx)
+			if !errors.Is(err, errBusy) {
+				return answer, err
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return answer, ctx.Err()
+		case <-s.life.Done():
+			return answer, s.ending()
+		}
+	}
+}
+
+// ending is nil when the supervisor ends by a handover, which then has succeeded
+// for everybody who asked for it.
+func (s *supervisor) ending() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Handed {
+		return nil
+	}
+	return errEnding
+}
+
+var errBusy = errors.New("an act is under way")
+
+// busy says that an act is under way, or about to be. s.mu is held.
+func (s *supervisor) busy() bool {
+	switch s.state.Phase {
+	case Starting, Stopping:
+		return true
+	case Running:
+		return s.current != nil && s.current.over()
+	}
+	return false
+}
+
+// handOverNow lets no further consent in, waits for those that are being delivered,
+// and has the loop decide. It fails with errBusy when an act came first.
+func (s *supervisor) handOverNow(ctx context.Context) error {
+	s.consents.close()
+	err := s.drain(ctx)
+	if err == nil {
+		err = s.submit(Input{Kind: InHand})
+	}
+	s.mu.Lock()
+	handed := s.state.Handed
+	s.mu.Unlock()
+	switch {
+	case handed:
+		return nil
+	case err == nil:
+		err = errBusy
+	}
+	s.consents.open()
+	return err
+}
+
+// drain waits until no consent is being delivered, for deliveryPatience at most.
+func (s *supervisor) drain(ctx context.Context) error {
+	patience := time.NewTimer(deliveryPatience)
+	defer patience.Stop()
+	for {
+		s.mu.Lock()
+		changed, busy := s.changed, s.busy()
+		s.mu.Unlock()
+		if busy {
+			return errBusy
+		}
+		done := s.consents.drained()
+		if closed(done) && s.delivering(ctx) == 0 {
+			return nil
+		}
+		if closed(done) {
+			done = nil
+		}
+		select {
+		case <-done:
+		case <-changed:
+		case <-patience.C:
+			s.Log.Warn("consents are still being delivered; the next supervisor finds out what came of them")
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.life.Done():
+			return s.ending()
+		}
+	}
+}
+
+// delivering counts the consents that are being delivered.
+func (s *supervisor) delivering(ctx context.Context) int {
+	return s.consented(ctx, restart.StateResuming)
+}
+
+// consented counts the suspensions in one of these states. What can't be read counts as none.
+func (s *supervisor) consented(ctx context.Context, states ...restart.State) (n int) {
+	ledger, _ := s.book()
+	if ledger == nil {
+		return 0
+	}
+	list, err := ledger.Pending(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.Log.Warn("which consents are under way is not known", "error", err)
+	}
+	for _, p := range list {
+		for _, state := range states {
+			if p.State == state {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// door is what consents come in by.
+type door struct {
+	mu     sync.Mutex
+	shut   int // by how many
+	inside int
+	empty  chan struct{} // closed when nobody is inside; nil when nobody waits for that
+}
+
+// enter lets a consent in; leave has to follow. False when the door is shut.
+func (d *door) enter() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shut > 0 {
+		return false
+	}
+	d.inside++
+	return true
+}
+
+func (d *door) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inside--
+	if d.inside == 0 && d.empty != nil {
+		close(d.empty)
+		d.empty = nil
+	}
+}
+
+// close shuts the door; open has to follow, or the end.
+func (d *door) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut++
+}
+
+func (d *door) open() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.shut--
+}
+
+// drained gives a channel that is closed when nobody is inside.
+func (d *door) drained() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.inside == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if d.empty == nil {
+		d.empty = make(chan struct{})
+	}
+	return d.empty
+}
