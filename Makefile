@@ -22,10 +22,14 @@ GOLANGCI_VERSION    := v2.15.0
 STATICCHECK         := $(CACHE)/tools/staticcheck-$(STATICCHECK_VERSION)/staticcheck
 GOLANGCI            := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
+# What makes deb and rpm: 27 s on two cores, once. Later ones can't be built from the proxy.
+NFPM_VERSION := v2.45.2
+NFPM         := $(CACHE)/tools/nfpm-$(NFPM_VERSION)/nfpm
+
 # PROGRAM:PACKAGE of what the tests of the tray use.
 DESKTOP := dbus-daemon:dbus rsvg-convert:librsvg2-bin desktop-file-validate:desktop-file-utils
 
-.PHONY: build demo test bench lint cross opencode prerequisites clean
+.PHONY: build demo test bench lint cross opencode nfpm prerequisites clean
 
 build: ## the program, static, at ./intermission
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o intermission .
@@ -64,6 +68,11 @@ $(STATICCHECK):
 
 $(GOLANGCI):
 	GOBIN=$(@D) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+
+nfpm: $(NFPM)
+
+$(NFPM):
+	GOBIN=$(@D) CGO_ENABLED=0 go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 
 # The race detector needs a C compiler, the real server comes by npm, and works in
 # git projects. The tray is tested on a session bus, its icons and its entry at

@@ -1,0 +1,9 @@
+#!/bin/sh
+# After the installation: of deb ("configure", the version before) and of rpm (how many
+# are installed). Nothing is enabled or started: whether a supervisor runs is each user's
+# choice. After an upgrade a supervisor sees that its program was replaced, and hands its
+# server over to the new one by itself; and who adopts doesn't stop.
+set -e
+case "$1:$2" in
+configure: | 1:*) echo "Each user installs the background service with: intermission service install" ;;
+esac

@@ -1,0 +1,41 @@
+#!/bin/sh
+# Before the program is removed: by deb ("remove") and rpm (0 are left). An upgrade isn't
+# a removal: it stops nothing.
+#
+# A supervisor that lost its program and its unit would lose its order at the next stop:
+# systemd, once it has read its units anew, would end it and its server in the same
+# moment. So each is told to end now, alone: it suspends what is at work, stops its server
+# and exits, and no service manager starts it again. The trays go with them. The ledgers
+# stay in the homes of their users.
+set -e
+case "$1" in
+remove | 0) ;;
+*) exit 0 ;;
+esac
+
+program=/usr/bin/intermission
+
+# started prints the ids of the processes that this very file runs with an argument.
+started() {
+	for process in /proc/[0-9]*; do
+		if [ "$process/exe" -ef "$program" ] && tr '\0' '\n' <"$process/cmdline" | grep -qx "$1"; then
+			echo "${process#/proc/}"
+		fi
+	done 2>/dev/null
+}
+
+trays=$(started tray)
+supervisors=$(started run)
+# Word by word: each is a number.
+for pid in $trays $supervisors; do
+	kill -TERM "$pid" 2>/dev/null || true
+done
+if [ -n "$supervisors" ]; then
+	echo "Supervisors are ended; what was at work is suspended, and stays in its users' ledgers."
+	left=90 # seconds: a supervisor keeps its own deadline, which is shorter
+	while [ $left -gt 0 ] && [ -n "$(started run)" ]; do
+		sleep 1
+		left=$((left - 1))
+	done
+	echo "A user who had the service keeps its settings; before a removal for good: intermission service uninstall"
+fi
