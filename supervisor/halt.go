@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"intermission/platform"
@@ -26,7 +28,8 @@ func (s *supervisor) halt() Input {
 	if c == nil {
 		return s.haltUnattended()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), s.Config.Server.StopTimeout)
+	limit := s.stopLimit()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), limit)
 	defer cancel()
 	c.guard.stopping.Store(true)
 	s.suspend(ctx, c)
@@ -34,12 +37,12 @@ func (s *supervisor) halt() Input {
 	if err != nil {
 		s.Log.Warn("cannot list the server's processes before the stop", "error", err)
 	}
-	s.bringDown(ctx, c, tree)
+	held := s.bringDown(ctx, c, tree, limit)
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 		if !c.over() || !c.concludedWithin(3*toolGrace) {
-			return s.stopFailed(c)
+			return s.stopFailed(c, limit, held)
 		}
 	}
 	// Those that were reparented and have lost the marker are known from before.
@@ -47,7 +50,7 @@ func (s *supervisor) halt() Input {
 	if c.guard.err != nil {
 		return Input{Kind: InUnsafe, Reason: c.guard.err.Error()}
 	}
-	return Input{Kind: InStopped}
+	return Input{Kind: InStopped, Reason: held}
 }
 
 // suspend writes what is at work to the ledger, and what it waits for. A failure
@@ -88,8 +91,8 @@ func anywhere(ids []string) map[string]string {
 	return sessions
 }
 
-// stopFailed says what kept the server, or its end, from being dealt with in time.
-func (s *supervisor) stopFailed(c *incarnation) Input {
+// stopFailed says what kept the server, or its end, from being dealt with within limit.
+func (s *supervisor) stopFailed(c *incarnation, limit time.Duration, held string) Input {
 	if c.over() {
 		return Input{Kind: InUnsafe, Reason: "the server has ended, but what it left could not be parked in time; look at the supervisor's log, then: intermission stop"}
 	}
@@ -104,15 +107,15 @@ func (s *supervisor) stopFailed(c *incarnation) Input {
 	if err := s.resync(ctx, c); err != nil {
 		s.Log.Warn("what is active is not known", "error", err)
 	}
-	return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) did not end within %s, not even at SIGKILL; look at it with ps, then: intermission stop", c.Identity.PID, s.Config.Server.StopTimeout)}
+	return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) did not end within %s, not even at SIGKILL (%s); look at it with ps, then: intermission stop", c.Identity.PID, limit, held)}
 }
 
 // bringDown escalates until the server has ended: its API within half of the
 // time, SIGTERM until four fifths of it, then SIGKILL; the rest is for its end to
-// be dealt with.
-func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platform.Identity) {
+// be dealt with. Where it had to be killed, it says what held it up.
+func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platform.Identity, limit time.Duration) (held string) {
 	deadline, _ := ctx.Deadline()
-	part := func(n int) time.Time { return deadline.Add(-s.Config.Server.StopTimeout * time.Duration(10-n) / 10) }
+	part := func(n int) time.Time { return deadline.Add(-limit * time.Duration(10-n) / 10) }
 	ask, cancel := context.WithDeadline(ctx, part(5))
 	defer cancel()
 	accepted := false
@@ -128,15 +131,50 @@ func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platf
 		s.Log.Warn("the server doesn't stop when asked", "error", err)
 	}
 	if accepted && goneBy(c, part(5)) {
-		return
+		return ""
+	}
+	if holding := s.holding(c, tree); holding != "" {
+		s.Log.Warn("the server doesn't end when asked; it is told now", "pid", c.Identity.PID, "held up by", holding)
 	}
 	s.tell(c, platform.Terminate)
 	if goneBy(c, part(8)) {
-		return
+		return ""
 	}
-	s.Log.Warn("the server doesn't end at SIGTERM; killing it", "pid", c.Identity.PID)
+	held = "it did not end when told"
+	if holding := s.holding(c, tree); holding != "" {
+		held += ", held up by " + holding
+	}
+	s.Log.Warn("the server doesn't end at SIGTERM; killing it", "pid", c.Identity.PID, "why", held)
 	s.tell(c, platform.Kill)
 	goneBy(c, deadline)
+	return held + ", and was killed"
+}
+
+// maxHolding is how many sessions and how many processes are named.
+const maxHolding = 5
+
+// holding names what is still at work in a server that is to end: its sessions, as
+// far as events told, and its processes; "" for nothing.
+func (s *supervisor) holding(c *incarnation, tree []platform.Identity) string {
+	var pids []string
+	for _, id := range without(tree, c.Identity) {
+		if id.Alive() {
+			pids = append(pids, strconv.Itoa(id.PID))
+		}
+	}
+	var parts []string
+	for _, of := range []struct {
+		what string
+		who  []string
+	}{{"sessions", s.roster.ids()}, {"processes", pids}} {
+		if n := len(of.who); n > maxHolding {
+			of.who = append(of.who[:maxHolding:maxHolding], fmt.Sprintf("and %d more", n-maxHolding))
+		}
+		if len(of.who) > 0 {
+			parts = append(parts, of.what+" "+strings.Join(of.who, ", "))
+		}
+	}
+	return strings.Join(parts, "; ")
 }
 
 // tell signals the server, by its identity.

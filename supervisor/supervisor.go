@@ -61,6 +61,7 @@ type Options struct {
 	Environ []string     // the server's environment, before Config's additions; nil takes the process's
 	Log     *slog.Logger // nil discards
 	Policy  Policy       // zero takes DefaultPolicy
+	Manager Manager      // who keeps us running; nil when nobody does
 }
 
 // AlreadyRunningError says that another supervisor holds the instance lock.
@@ -128,11 +129,15 @@ func Run(ctx context.Context, o Options) error {
 		inputs: make(chan submission), left: make(chan struct{}),
 		changed: make(chan struct{}),
 	}
+	s.keep()
 	s.roster = newRoster(s.notify)
 	s.recallWish()
 	served := make(chan error, 1)
 	go func() { served <- control.NewServer(s, o.Log).Serve(life, listener) }()
 
+	if s.kept {
+		s.workers.Go(s.tellStatus)
+	}
 	s.loop(ctx)
 	end()
 	err = <-served
@@ -181,6 +186,7 @@ type supervisor struct {
 	left    chan struct{} // closed by DoLeave
 	workers sync.WaitGroup
 	act     *act
+	kept    bool // a manager listens
 
 	dataLock *platform.Lock
 	watching bool // the registrations are watched
@@ -229,10 +235,23 @@ func (s *supervisor) recallWish() {
 func (s *supervisor) loop(ctx context.Context) {
 	_ = s.step(Input{Kind: InBoot, At: time.Now()}) // no wish to be saved
 	leaving := ctx.Done()
+	alive, starting := tick(s.Manager.Watchdog()), tick(startTick)
+	defer alive.stop()
+	defer func() { starting.stop() }()
 	for {
+		if starting.due != nil && s.launched() {
+			starting.stop()
+			starting = tick(0)
+			s.Manager.Ready()
+		}
 		select {
+		case <-alive.due: // told here, and nowhere else: a loop that is stuck doesn't
+			s.Manager.Alive()
+		case <-starting.due:
+			s.Manager.Starting(startMore)
 		case <-leaving:
 			leaving = nil
+			s.Manager.Stopping(leaveLimit + leaveRest)
 			_ = s.step(Input{Kind: InLeave, At: time.Now()}) // no wish to be saved
 		case in := <-s.inputs:
 			in.done <- s.step(in.Input)
@@ -240,6 +259,20 @@ func (s *supervisor) loop(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// ticker ticks at due, which is nil when it never does.
+type ticker struct {
+	due  <-chan time.Time
+	stop func()
+}
+
+func tick(every time.Duration) ticker {
+	if every <= 0 {
+		return ticker{nil, func() {}}
+	}
+	t := time.NewTicker(every)
+	return ticker{t.C, t.Stop}
 }
 
 // submit hands an input to the loop and waits until it was reduced, or until the
