@@ -48,6 +48,11 @@ for icon in running pending working stopped failed absent; do
   convert "${sizes[@]}" -strip -define png:exclude-chunks=all "rendered/ico/$icon.ico"
 done
 draw intermission 256 rendered/intermission.png
+# For the packages: the sizes of hicolor. Windows' icon is put together of them.
+mkdir -p rendered/logo
+for size in 16 22 24 32 48 64 128; do
+  draw intermission "$size" "rendered/logo/$size.png"
+done
 
 rsvg-convert icons/sheet.svg --output "$scratch/sheet.png"
 convert "$scratch/sheet.png" +dither -colors 255 "$scratch/few.png" # a third of the bytes, and nobody sees it

@@ -49,6 +49,11 @@ func TestRenderedIsFresh(t *testing.T) {
 	}
 	logo := picture(t, logoSize, "rendered", "intermission.png")
 	same("intermission.png", logo, draw("intermission.svg", logoSize), logo.Bounds(), edge)
+	for _, size := range []int{16, 22, 24, 32, 48, 64, 128} {
+		name := strconv.Itoa(size) + ".png"
+		logo := picture(t, size, "rendered", "logo", name)
+		same("logo/"+name, logo, draw("intermission.svg", size), logo.Bounds(), edge)
+	}
 
 	sheet, err := png.Decode(bytes.NewReader(file(t, "icons.png")))
 	if err != nil {

@@ -198,4 +198,5 @@ func compressed(data []byte) []byte {
 	return b.Bytes()
 }
 
-var iconSizes = []int{}
+// iconSizes are those of hicolor below 256, which the program itself has.
+var iconSizes = []int{16, 22, 24, 32, 48, 64, 128}
