@@ -1,0 +1,5 @@
+//go:build !linux
+
+package platform
+
+func clockSynchronised() (bool, error) { return false, ErrUnknownClock }

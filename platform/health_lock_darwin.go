@@ -1,0 +1,5 @@
+package platform
+
+func lookAtLock(path string) (LockLook, error) { return tryShared(path) }
+
+func lookAtServerLock(path string) (LockLook, error) { return tryShared(path) }

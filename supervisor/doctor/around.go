@@ -1,0 +1,218 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"intermission/platform"
+)
+
+// What is around us: service manager, environment, clock, desktop.
+
+func (p *patient) checkService(context.Context) Check {
+	s, err := p.service()
+	switch {
+	case errors.Is(err, platform.ErrNotInstalled), err == nil && !s.Installed:
+		return warning("intermission service install", "not installed: the supervisor runs only while somebody has started it by hand")
+	case err != nil:
+		return warning("intermission service status", "cannot tell how the service is installed: %v", err)
+	}
+	where := fmt.Sprintf("%s (%s)", s.Kind, s.Definition)
+	switch {
+	case s.Version != "" && s.Version != p.Version:
+		return warning("intermission service install", "%s was written by version %s, and this program is %s", where, s.Version, p.Version)
+	case !s.Current:
+		return warning("intermission service install", "%s is not what this program would write", where)
+	case !s.Enabled:
+		return warning("intermission service install", "%s is not started by itself", where)
+	case !s.Running:
+		if st, err := p.status(); err == nil {
+			return warning("intermission service restart", "%s is not running; the supervisor that is (pid %d) was started by hand", where, st.Supervisor.PID)
+		}
+		return failed("intermission service start", "%s is not running: %s", where, s.State)
+	}
+	return ok("%s, %s", where, s.State)
+}
+
+func (p *patient) checkStart(context.Context) Check {
+	s, err := p.service()
+	switch {
+	case err != nil || !s.Installed:
+		return skipped("no service is installed")
+	case !s.Enabled:
+		return warning("intermission service install", "the service is not started at login")
+	case s.Lingering || s.Kind == platform.SystemdSystem || s.Kind == platform.WindowsService:
+		return ok("at boot")
+	}
+	return ok("at login")
+}
+
+func (p *patient) checkLingering(context.Context) Check {
+	s, err := p.service()
+	switch {
+	case err != nil || !s.Installed:
+		return skipped("no service is installed")
+	case s.Kind != platform.SystemdUser:
+		return skipped("a %s has no such thing", s.Kind)
+	case !s.Lingering:
+		return warning("loginctl enable-linger", "off: some 10 s after your last logout the supervisor and its server are stopped, and started again at your next login")
+	}
+	return ok("on: the supervisor goes on after a logout")
+}
+
+func (p *patient) checkPath(context.Context) Check {
+	env := p.environment()
+	for _, v := range env.Variables {
+		if !strings.EqualFold(v.Name, "PATH") {
+			continue
+		}
+		if env.LoginFault != nil {
+			detail := fmt.Sprintf("the login shell doesn't tell its PATH: %v", env.LoginFault)
+			if !env.LoginAt.IsZero() {
+				detail += "; what it said at " + env.LoginAt.Local().Format(time.DateTime) + " counts"
+			}
+			return warning("start your login shell by hand, and mend what it waits for", "%s", detail)
+		}
+		return ok("%s (from: %s)", v.Value, v.Origin)
+	}
+	return warning("name the program with its directory: [server] command in "+p.paths.ConfigFile, "none is set")
+}
+
+// proxyNames are the variables by which programs are told of a proxy, in lower case.
+var proxyNames = []string{"http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy", "socks_proxy", "node_extra_ca_certs"}
+
+func isProxy(name string) bool { return slices.Contains(proxyNames, strings.ToLower(name)) }
+
+func (p *patient) checkProxies(context.Context) Check {
+	env := p.environment()
+	var found []string
+	for _, v := range env.Variables {
+		if !isProxy(v.Name) || v.Value == "" {
+			continue
+		}
+		found = append(found, fmt.Sprintf("%s (from: %s)", v.Name, v.Origin))
+		if name := strings.ToLower(v.Name); strings.HasSuffix(name, "_proxy") && name != "no_proxy" {
+			if u, err := url.Parse(v.Value); strings.Contains(v.Value, "://") && (err != nil || u.Host == "") {
+				return warning(fmt.Sprintf("correct %s in %s: it is like http://proxy:3128", v.Name, v.Origin), "%s, from %s, is no address of a proxy", v.Name, v.Origin)
+			}
+		}
+	}
+	if env.KeptFault != nil {
+		return warning("correct the file environment beside "+p.paths.ConfigFile, "%s", withoutValues(env.KeptFault.Error()))
+	}
+	if len(found) == 0 {
+		return ok("none are set")
+	}
+	return ok("%s", strings.Join(found, ", "))
+}
+
+// withoutValues takes away what may be the value of a variable.
+func withoutValues(s string) string { return newRedactor(secrets{}).text(s) }
+
+func (p *patient) built() time.Time {
+	if !p.Built.IsZero() {
+		return p.Built
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return time.Time{}
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.time" {
+			at, _ := time.Parse(time.RFC3339, s.Value) // the zero time is before everything
+			return at
+		}
+	}
+	return time.Time{}
+}
+
+// clockSlack is how far apart two clocks are in order: that of who built the
+// program, or of this machine before its clock was set.
+const clockSlack = 2 * time.Minute
+
+func (p *patient) checkClock(context.Context) Check {
+	const act = "set the clock, and let it be kept: timedatectl set-ntp true"
+	now := p.Now()
+	if built := p.built(); built.Sub(now) > clockSlack {
+		return failed(act, "it says %s, which is before this program was built (%s)", now.Format(time.DateTime), built.Local().Format(time.DateTime))
+	}
+	newest, err := p.entries()
+	if err == nil && newest.Sub(now) > clockSlack {
+		return failed(act, "it says %s, which is before the newest entry of the ledger (%s)", now.Format(time.DateTime), newest.Local().Format(time.DateTime))
+	}
+	switch synchronised, err := p.Clock(); {
+	case err != nil:
+		return ok("later than the program and the ledger; %v", err)
+	case !synchronised:
+		return warning(act, "nobody sets it by a time server: times of suspensions may be wrong")
+	}
+	return ok("synchronised")
+}
+
+func (p *patient) checkTrayHost(ctx context.Context) Check {
+	look, err := platform.LookAtTray(ctx)
+	switch {
+	case errors.Is(err, platform.ErrNoDesktop):
+		return skipped("no desktop session; all works by the command line")
+	case err != nil:
+		return warning("log out of the desktop and in again", "%s", err)
+	case !look.Host:
+		return warning("add one to the panel; on GNOME install the AppIndicator extension", "nothing shows tray icons here")
+	}
+	return ok("the desktop shows tray icons")
+}
+
+func (p *patient) checkTray(ctx context.Context) Check {
+	on, err := p.Entry.Enabled()
+	switch {
+	case err != nil:
+		detail, _ := split(err)
+		return warning("intermission tray --autostart=on", "%s", detail)
+	case !on:
+		if _, err := platform.LookAtTray(ctx); errors.Is(err, platform.ErrNoDesktop) {
+			return skipped("it isn't started at login, and there is no desktop session")
+		}
+		return warning("intermission tray --autostart=on", "it isn't started at login")
+	}
+	return ok("started at login")
+}
+
+func (p *patient) checkNotifications(ctx context.Context) Check {
+	look, err := platform.LookAtNotifications(ctx)
+	switch {
+	case errors.Is(err, platform.ErrNoDesktop):
+		return skipped("no desktop session")
+	case err != nil:
+		return warning("start the notification daemon again, or log out of the desktop and in again", "%s", err)
+	case !p.config.Notify.Enabled:
+		return ok("switched off by [notify] enabled in %s", p.paths.ConfigFile)
+	case look.Server == "" && look.Startable:
+		return ok("the desktop starts what shows them when one is sent")
+	case look.Server == "":
+		return warning("install a notification daemon, such as dunst", "nothing shows them here")
+	case len(look.Can) > 0 && !slices.Contains(look.Can, "actions"):
+		return ok("%s, without buttons", look.Server)
+	}
+	return ok("%s", look.Server)
+}
+
+// readJSON reads a small file that somebody may have put there in the place of ours.
+func readJSON(path string, v any) error {
+	const most = 64 << 10
+	text, cut, err := platform.ReadTail(path, most, true)
+	if err == nil && cut {
+		err = &fs.PathError{Op: "read", Path: path, Err: errors.New("is too large")}
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}
