@@ -26,8 +26,8 @@ var errHandingOver = &control.Error{Code: control.CodeRefused, Message: "the sup
 // and the next supervisor adopts by it. So it doesn't matter at which moment of it
 // this one really is killed. Until the loop has taken the decision nothing but the
 // door for consents has changed, and that opens again when it isn't taken.
-func (s *supervisor) HandOver(ctx context.Context) (control.HandedOver, error) {
-	answer := control.HandedOver{PID: os.Getpid(), Lock: s.Paths.InstanceLock}
+func (s *supervisor) HandOver(ctx context.Context) (control.Ending, error) {
+	answer := control.Ending{PID: os.Getpid(), Lock: s.Paths.InstanceLock}
 	for {
 		s.mu.Lock()
 		changed, wait := s.changed, s.busy()

@@ -209,12 +209,13 @@ func eventually(t testing.TB, what string, check func() error) {
 
 // fakeSupervisor serves the control API with whatever a test wants to be shown.
 type fakeSupervisor struct {
-	mu      sync.Mutex
-	snap    control.Snapshot
-	changed chan struct{}
-	acts    []string
-	sent    *control.Snapshot // what was sent last
-	hold    chan struct{}     // acts wait for it, unless nil
+	control.Backend // what the tray doesn't call
+	mu              sync.Mutex
+	snap            control.Snapshot
+	changed         chan struct{}
+	acts            []string
+	sent            *control.Snapshot // what was sent last
+	hold            chan struct{}     // acts wait for it, unless nil
 }
 
 // supervise starts a fake supervisor that says snap; end retires it.

@@ -27,6 +27,9 @@ type SupervisorStatus struct {
 	PID     int       `json:"pid"`
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
+	// Available is the version of the intermission that has replaced this one's program;
+	// "" when none has. It is used from the next start of the supervisor.
+	Available string `json:"available,omitempty"`
 }
 
 // ServerStatus is the managed server.
@@ -44,6 +47,10 @@ type ServerStatus struct {
 	LastExit    *Exit      `json:"lastExit,omitempty"`
 	NextAttempt *time.Time `json:"nextAttempt,omitempty"`
 	RSSBytes    int64      `json:"rssBytes"`
+	// Available is the version of the program in place when the server runs another,
+	// older or newer; else "". It is used from the next start of the server, which is as
+	// soon as nothing is active in it.
+	Available string `json:"available,omitempty"`
 }
 
 // Exit is how an incarnation ended.
@@ -139,8 +146,8 @@ type Dismissed struct {
 	Dismissed int    `json:"dismissed"` // the session and its subagents
 }
 
-// HandedOver is the answer of a handover: the supervisor is about to end.
-type HandedOver struct {
+// Ending is the answer of a handover and of a leave: the supervisor is about to end.
+type Ending struct {
 	PID  int    `json:"pid"`  // of the supervisor
 	Lock string `json:"lock"` // the file that it holds locked until all of it is over
 }
@@ -232,7 +239,10 @@ type Backend interface {
 	// some seconds for consents that are being delivered; those that are queued go back
 	// to pending. A Client returns when the supervisor has let go of its locks, so that
 	// the next one can be started.
-	HandOver(ctx context.Context) (HandedOver, error)
+	HandOver(ctx context.Context) (Ending, error)
+	// Leave ends the supervisor as its service manager would: the server is stopped in
+	// order before. A Client returns when all of it is over.
+	Leave(ctx context.Context) (Ending, error)
 	// Logs writes the last n lines of the server's output (all for n < 0), and with follow what comes, until ctx ends.
 	Logs(ctx context.Context, w io.Writer, n int, follow bool) error
 	// Watch sends a Snapshot now and at each change, until ctx ends.

@@ -137,36 +137,46 @@ func (c *Client) RestartServer(ctx context.Context) (st Status, err error) {
 
 // HandOver implements Backend. It returns when the supervisor has ended, or has let
 // go of its instance lock at least.
-func (c *Client) HandOver(ctx context.Context) (h HandedOver, err error) {
-	if err := c.post(ctx, "/v1/handover", struct{}{}, &h); err != nil {
-		return h, err
-	}
-	c.Close() // an open connection would hold up its end
-	ctx, cancel := context.WithTimeout(ctx, handedOverPatience)
-	defer cancel()
-	tick := time.NewTicker(handedOverPatience / 1000)
-	defer tick.Stop()
-	for {
-		lock, err := platform.TryLock(h.Lock)
-		if err == nil {
-			return h, lock.Unlock()
-		}
-		if _, err := platform.Identify(h.PID); errors.Is(err, platform.ErrNoProcess) {
-			return h, nil // and another holds the lock by now
-		}
-		if !errors.Is(err, platform.ErrLocked) {
-			return h, &Error{Code: CodeFailed, Message: fmt.Sprintf("the supervisor hands over, but whether it has ended is not known: %v", err)}
-		}
-		select {
-		case <-tick.C: // a lock tells nobody that it is free
-		case <-ctx.Done():
-			return h, &Error{Code: CodeFailed, Message: fmt.Sprintf("the supervisor (pid %d) has handed over, but doesn't end; look at its log", h.PID)}
-		}
-	}
+func (c *Client) HandOver(ctx context.Context) (Ending, error) {
+	return c.end(ctx, "/v1/handover", handedOverPatience)
+}
+
+// Leave implements Backend.
+func (c *Client) Leave(ctx context.Context) (Ending, error) {
+	return c.end(ctx, "/v1/leave", platform.ServiceStopLimit)
 }
 
 // handedOverPatience bounds the end of a supervisor that has handed over.
 const handedOverPatience = 20 * time.Second
+
+// end tells the supervisor to end, and waits until it has let go of its lock.
+func (c *Client) end(ctx context.Context, path string, patience time.Duration) (e Ending, err error) {
+	if err := c.post(ctx, path, struct{}{}, &e); err != nil {
+		return e, err
+	}
+	c.Close() // an open connection would hold up its end
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		lock, err := platform.TryLock(e.Lock)
+		if err == nil {
+			return e, lock.Unlock()
+		}
+		if _, err := platform.Identify(e.PID); errors.Is(err, platform.ErrNoProcess) {
+			return e, nil // and another holds the lock by now
+		}
+		if !errors.Is(err, platform.ErrLocked) {
+			return e, &Error{Code: CodeFailed, Message: fmt.Sprintf("the supervisor is ending, but whether it has ended is not known: %v", err)}
+		}
+		select {
+		case <-tick.C: // a lock tells nobody that it is free
+		case <-ctx.Done():
+			return e, &Error{Code: CodeFailed, Message: fmt.Sprintf("the supervisor (pid %d) was told to end, and doesn't; look at its log", e.PID)}
+		}
+	}
+}
 
 // Logs implements Backend. It returns nil when ctx ends a follow, or the supervisor does.
 func (c *Client) Logs(ctx context.Context, w io.Writer, n int, follow bool) error {

@@ -17,8 +17,8 @@ func TestHandOverWaitsForTheLock(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := setup(t, &fake{hand: func(context.Context) (HandedOver, error) {
-		return HandedOver{PID: os.Getpid(), Lock: path}, nil
+	b := setup(t, &fake{hand: func(context.Context) (Ending, error) {
+		return Ending{PID: os.Getpid(), Lock: path}, nil
 	}})
 	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -35,10 +35,10 @@ func TestHandOverWaitsForTheLock(t *testing.T) {
 // Who doesn't wait any more doesn't want it any more.
 func TestHandOverIsBoundedByItsCaller(t *testing.T) {
 	ended := make(chan struct{})
-	b := setup(t, &fake{hand: func(ctx context.Context) (HandedOver, error) {
+	b := setup(t, &fake{hand: func(ctx context.Context) (Ending, error) {
 		<-ctx.Done()
 		close(ended)
-		return HandedOver{}, ctx.Err()
+		return Ending{}, ctx.Err()
 	}})
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

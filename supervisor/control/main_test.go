@@ -28,7 +28,7 @@ type fake struct {
 	stop    func(ctx context.Context, id string, at int64) (Interrupted, error)
 	attach  func(ctx context.Context, id string) (Attachment, error)
 	server  func(ctx context.Context, verb string) (Status, error)
-	hand    func(ctx context.Context) (HandedOver, error)
+	hand    func(ctx context.Context) (Ending, error)
 	logs    func(ctx context.Context, w io.Writer, n int, follow bool) error
 	watch   func(ctx context.Context, send func(Snapshot) error) error
 }
@@ -55,7 +55,8 @@ func (f *fake) Interrupt(ctx context.Context, id string, at int64) (Interrupted,
 
 func (f *fake) Attach(ctx context.Context, id string) (Attachment, error) { return f.attach(ctx, id) }
 
-func (f *fake) HandOver(ctx context.Context) (HandedOver, error) { return f.hand(ctx) }
+func (f *fake) HandOver(ctx context.Context) (Ending, error) { return f.hand(ctx) }
+func (f *fake) Leave(ctx context.Context) (Ending, error)    { return f.hand(ctx) }
 
 func (f *fake) Logs(ctx context.Context, w io.Writer, n int, follow bool) error {
 	return f.logs(ctx, w, n, follow)

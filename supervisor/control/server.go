@@ -109,8 +109,11 @@ func (s *Server) routes(ctx context.Context) http.Handler {
 			return fullStatus(st), err
 		}))
 	}
-	mux.Handle("POST /v1/handover", act(s, func(r *http.Request, _ struct{}) (HandedOver, error) {
+	mux.Handle("POST /v1/handover", act(s, func(r *http.Request, _ struct{}) (Ending, error) {
 		return s.backend.HandOver(r.Context()) // who doesn't wait any more doesn't want it any more
+	}))
+	mux.Handle("POST /v1/leave", act(s, func(r *http.Request, _ struct{}) (Ending, error) {
+		return s.backend.Leave(r.Context())
 	}))
 	mux.HandleFunc("GET /v1/logs", s.logs)
 	mux.HandleFunc("GET /v1/events", s.events)

@@ -66,6 +66,9 @@ func (t Text) Status(st Status) string {
 	if s.Reason != "" {
 		r.add("", "%s", clean(s.Reason, maxReason))
 	}
+	if s.Available != "" {
+		r.add("", "%s", t.paint(warn, fmt.Sprintf("opencode %s is in place, and is used once nothing is active", clean(s.Available, maxLine)))+"; at once: intermission restart")
+	}
 	if s.NextAttempt != nil {
 		r.add("", "next attempt %s", t.age(*s.NextAttempt))
 	}
@@ -76,6 +79,9 @@ func (t Text) Status(st Status) string {
 		}
 	}
 	r.add("supervisor", "pid %d, version %s, started %s", st.Supervisor.PID, clean(st.Supervisor.Version, maxLine), t.age(st.Supervisor.Since))
+	if v := st.Supervisor.Available; v != "" {
+		r.add("", "%s", t.paint(warn, fmt.Sprintf("intermission %s is in place", clean(v, maxLine)))+"; to use it: intermission service restart")
+	}
 	waiting := t.waiting(st.Sessions.Pending)
 	if st.Sessions.Unknown {
 		waiting = t.paint(bad, "what waits for consent is not known")

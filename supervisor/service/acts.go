@@ -1,0 +1,169 @@
+// Package service has the acts on the background service in which the supervisor
+// that runs has a part: it leaves its server to the one that is installed, or is
+// told to end where the system could only kill it. What differs by system is
+// platform.Service.
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"intermission/platform"
+	"intermission/supervisor/control"
+)
+
+// Background is the service, and how to reach the supervisor of this user.
+type Background struct {
+	platform.Service
+	Paths platform.Paths
+}
+
+// Options is what a person chooses at the installation.
+type Options struct {
+	platform.ServiceOptions
+	NoStart bool // define it only
+}
+
+// Status is what the system knows of the service, and which supervisor answers.
+type Status struct {
+	platform.ServiceStatus
+	Supervisor *control.SupervisorStatus `json:"supervisor"` // null when none runs
+	Server     string                    `json:"server"`     // its state; "" when no supervisor runs
+}
+
+// appearance is how long a supervisor may take until it answers, where the service
+// manager doesn't tell when it is ready.
+const appearance = 15 * time.Second
+
+// Install defines the service and starts it. A supervisor that runs already, by hand
+// or of another version, leaves its server to the one that is started.
+func (b Background) Install(ctx context.Context, o Options) (platform.ServiceReport, error) {
+	before, _ := b.Service.Status(ctx) // what can't be told is installed anew
+	report, err := b.Service.Install(ctx, o.ServiceOptions)
+	if err != nil || o.NoStart {
+		return report, err
+	}
+	running, err := b.running(ctx)
+	switch {
+	case err != nil:
+		return report, err
+	case running != nil && before.Current && before.Running && before.PID == running.PID && running.Version == b.Version:
+		report.Done = append(report.Done, fmt.Sprintf("It runs already, as process %d.", running.PID))
+		return report, nil
+	}
+	if err := b.Restart(ctx); err != nil {
+		return report, err
+	}
+	if running != nil {
+		report.Done = append(report.Done, "The supervisor that ran before has left its server to it; no session was cut off.")
+	} else {
+		report.Done = append(report.Done, "It was started.")
+	}
+	return report, nil
+}
+
+// Restart replaces the supervisor, and starts the service when none runs: the server
+// goes on, and the next supervisor adopts it.
+func (b Background) Restart(ctx context.Context) error {
+	running, err := b.running(ctx)
+	if err != nil {
+		return err
+	}
+	if running != nil {
+		client := control.Dial(b.Paths.LiveSocket())
+		defer client.Close()
+		if _, err := client.HandOver(ctx); err != nil {
+			return fmt.Errorf("the supervisor (pid %d) doesn't make room for the next: %w", running.PID, err)
+		}
+	}
+	return b.Start(ctx)
+}
+
+// Start starts the service, and waits until its supervisor answers.
+func (b Background) Start(ctx context.Context) error {
+	if err := b.Service.Start(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, appearance)
+	defer cancel()
+	for {
+		switch running, err := b.running(ctx); {
+		case err == nil && running != nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("the service was started, and its supervisor doesn't answer; see %s", b.Paths.Log)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the supervisor, which stops its server before: what is at work is suspended.
+func (b Background) Stop(ctx context.Context) error {
+	err := b.Service.Stop(ctx)
+	if !errors.Is(err, platform.ErrStopByControl) {
+		return err
+	}
+	client := control.Dial(b.Paths.LiveSocket())
+	defer client.Close()
+	_, err = client.Leave(ctx)
+	return err
+}
+
+// Uninstall stops the service and takes it away. What waits for consent is kept,
+// unless purge says that our files are to go too; the configuration is the user's,
+// and stays in any case.
+func (b Background) Uninstall(ctx context.Context, purge bool) (platform.ServiceReport, error) {
+	if err := b.Stop(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
+		return platform.ServiceReport{}, err
+	}
+	report, err := b.Service.Uninstall(ctx)
+	if errors.Is(err, platform.ErrNotInstalled) && purge {
+		report, err = platform.ServiceReport{Done: []string{"No service was installed."}, Next: []string{}}, nil
+	}
+	switch {
+	case err != nil:
+		return report, err
+	case !purge:
+		report.Done = append(report.Done, "What waits for your consent is kept in "+b.Paths.State+".")
+		return report, nil
+	}
+	if err := purgeFiles(b.Paths); err != nil {
+		return report, err
+	}
+	report.Done = append(report.Done, "Removed the ledger and the logs in "+b.Paths.State+".")
+	return report, nil
+}
+
+// Status tells how the service is installed and who runs.
+func (b Background) Status(ctx context.Context) (Status, error) {
+	installed, err := b.Service.Status(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	st := Status{ServiceStatus: installed}
+	client := control.Dial(b.Paths.LiveSocket())
+	defer client.Close()
+	if answer, err := client.Status(ctx); err == nil {
+		st.Supervisor, st.Server = &answer.Supervisor, answer.Server.State
+	}
+	return st, nil
+}
+
+// running is the supervisor that answers; nil for none.
+func (b Background) running(ctx context.Context) (*control.SupervisorStatus, error) {
+	client := control.Dial(b.Paths.LiveSocket())
+	defer client.Close()
+	st, err := client.Status(ctx)
+	if err != nil {
+		if control.AsError(err).Code == control.CodeNoSupervisor {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return &st.Supervisor, nil
+}
