@@ -248,6 +248,7 @@ func (s *supervisor) RestartServer(ctx context.Context) (control.Status, error) 
 
 // wish hands the loop what the user wants, and waits for phase want.
 func (s *supervisor) wish(ctx context.Context, kind InputKind, want Phase) (control.Status, error) {
+	s.renewEnvironment(kind)
 	durable := s.submit(Input{Kind: kind})
 	st, err := s.settled(ctx, want)
 	if err == nil {

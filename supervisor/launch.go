@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"intermission/platform"
@@ -88,7 +87,7 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 		Generation: s.Config.Server.Generation,
 		Port:       s.Config.Server.Port,
 		Env:        s.environ(),
-	}, platform.LoginPath)
+	}, s.surroundings().loginPath())
 	switch {
 	case err == nil:
 		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
@@ -114,6 +113,7 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 // and ledger. Without all of them no server may be started; with missing none can
 // be, but what there is can be parked.
 func (s *supervisor) prepare(ctx context.Context) (in Input, ok bool, missing error) {
+	s.settleEnvironment(ctx)
 	missing, err := s.locate(ctx)
 	if err != nil {
 		return Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false, nil //nolint:nilerr // the input says it
@@ -320,13 +320,4 @@ func (s *supervisor) beginIncarnation(r record, adopted bool) error {
 	}
 	// Its stop may have been announced by a supervisor that did not live to do it.
 	return ledger.Unsuspend(ctx)
-}
-
-// environ is the server's environment: what we were given, and what the user configured.
-func (s *supervisor) environ() []string {
-	env := slices.Clone(s.Environ)
-	for k, v := range s.Config.Server.Environment {
-		env = append(env, k+"="+v) // of two entries with one name, the later counts
-	}
-	return env
 }

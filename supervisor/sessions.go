@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -190,13 +191,8 @@ func (s *supervisor) Attach(ctx context.Context, id string) (control.Attachment,
 		return control.Attachment{}, &control.Error{Code: control.CodeRefused, Message: "its directory is gone: " + restart.PlainText(about.Directory, 200)}
 	}
 	argv, env := s.program().Attach(c.Incarnation, id, about.Directory)
-	for name, value := range s.Config.Server.Environment {
-		// Where its files are, by which v2 is found; not its proxies, which would stand between the two.
-		if c.Generation == opencode.V2 && (strings.HasPrefix(name, "XDG_") || strings.HasPrefix(name, "OPENCODE_")) {
-			env[name] = value
-		}
-	}
-	if path := s.program().Path(); path != pathIn(s.environ()) {
+	maps.Copy(env, s.surroundings().forTerminal(c.Generation))
+	if path := s.program().Path(); path != pathIn(s.Environ) {
 		env["PATH"] = path // what the program is run by was found there
 	}
 	return control.Attachment{Argv: argv, Dir: about.Directory, Env: env}, nil

@@ -58,10 +58,15 @@ type Options struct {
 	Version string         // ours, for status
 	Paths   platform.Paths // where our files are
 	Config  Config
-	Environ []string     // the server's environment, before Config's additions; nil takes the process's
+	Environ []string     // the server's environment, before all additions; nil takes the process's
 	Log     *slog.Logger // nil discards
 	Policy  Policy       // zero takes DefaultPolicy
 	Manager Manager      // who keeps us running; nil when nobody does
+
+	// LoginEnvironment gives the server what the user's login shell exports too: a
+	// service manager gives little.
+	LoginEnvironment bool
+	askLogin         askLogin // for tests; nil is platform.LoginEnvironment
 }
 
 // AlreadyRunningError says that another supervisor holds the instance lock.
@@ -193,6 +198,8 @@ type supervisor struct {
 	unsure   bool // the wish could not be read
 
 	opening sync.Mutex // of the ledger
+
+	env *environment // belongs to mu; nil before it was asked for
 
 	roster   *roster
 	titles   titles

@@ -65,6 +65,14 @@ func (i *Install) Fresh() bool {
 	return err == nil && now.path == i.stamp.path && now.size == i.stamp.size && now.mod.Equal(i.stamp.mod)
 }
 
+// Outdated gives a copy that isn't fresh: the program is to be looked for again,
+// since its environment is another now.
+func (i *Install) Outdated() *Install {
+	outdated := *i
+	outdated.stamp = stamp{}
+	return &outdated
+}
+
 // Locate finds the program and asks it for its version, for at most 15 s.
 // loginPath gives the PATH of the user's login shell; it is called only when the
 // server's own PATH doesn't do, and may be nil. The errors to decide by are
@@ -179,8 +187,10 @@ func wellKnown(env environ) []string {
 	return dirs
 }
 
+// joinPaths joins lists of directories. A relative one would be another place in each session.
 func joinPaths(lists ...[]string) string {
-	return strings.Join(distinct(slices.Concat(lists...)), string(filepath.ListSeparator))
+	dirs := slices.DeleteFunc(slices.Concat(lists...), func(dir string) bool { return !filepath.IsAbs(dir) })
+	return strings.Join(distinct(dirs), string(filepath.ListSeparator))
 }
 
 func distinct(list []string) []string {

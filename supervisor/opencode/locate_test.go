@@ -45,7 +45,7 @@ func TestLocateLooksInOrder(t *testing.T) {
 				Dirs: []string{at("extra")},
 				Env: []string{
 					"FAKE_OPENCODE=answer", "FAKE_VERSION=1.18.33", "HOME=" + filepath.Join(root, "home"),
-					"PATH=" + at("path") + string(filepath.ListSeparator) + at("other"),
+					"PATH=" + at("path") + string(filepath.ListSeparator) + "relative" + string(filepath.ListSeparator) + at("other"),
 				},
 			}
 			dirs := map[string]string{
@@ -83,6 +83,9 @@ func TestLocateLooksInOrder(t *testing.T) {
 			path := filepath.SplitList(environ(in.Env).get("PATH"))
 			if where != "configured" && !slices.Contains(path, filepath.Dir(program)) {
 				t.Errorf("the server's PATH %q lacks the directory of the program", path)
+			}
+			if where != "configured" && where != "path" && slices.Contains(path, "relative") {
+				t.Errorf("the server's PATH %q has a relative directory", path)
 			}
 			if !slices.Contains(path, at("other")) {
 				t.Errorf("the server's PATH %q has lost what it had", path)
@@ -213,6 +216,9 @@ func TestInstallFresh(t *testing.T) {
 	}
 	if !in.Fresh() {
 		t.Error("not fresh, though nothing happened")
+	}
+	if in.Outdated().Fresh() || !in.Fresh() {
+		t.Error("what is outdated is fresh, or the program itself isn't any more")
 	}
 	other := filepath.Join(dir, "other")
 	if err := os.WriteFile(other, []byte("another program"), 0o755); err != nil {
