@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -44,11 +45,16 @@ func section(text, heading string) (points []string) {
 	return points
 }
 
-// debianChangelog words the changes as deb-changelog(5) wants them.
-func (r *release) debianChangelog() (string, error) {
+// changelog is what changed, in the words of deb-changelog(5) and in nfpm's for rpm.
+type changelog struct {
+	debian string
+	nfpm   []byte
+}
+
+func (r *release) changelog() (c changelog, err error) {
 	points, err := r.changes()
 	if err != nil {
-		return "", err
+		return c, err
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "intermission (%s) unstable; urgency=medium\n\n", r.version.linux())
@@ -56,7 +62,22 @@ func (r *release) debianChangelog() (string, error) {
 		b.WriteString("  * " + strings.Join(wrap(p, 74), "\n    ") + "\n")
 	}
 	fmt.Fprintf(&b, "\n -- %s  %s\n", maintainer, r.time.Format(time.RFC1123Z))
-	return b.String(), nil
+	c.debian = b.String()
+
+	type change struct {
+		Note string `json:"note"`
+	}
+	entry := struct {
+		Semver   string    `json:"semver"`
+		Date     time.Time `json:"date"`
+		Packager string    `json:"packager"`
+		Changes  []change  `json:"changes"`
+	}{Semver: r.version.linux() + "-1", Date: r.time, Packager: maintainer}
+	for _, p := range points {
+		entry.Changes = append(entry.Changes, change{p})
+	}
+	c.nfpm, err = json.Marshal([]any{entry}) // which is YAML too
+	return c, err
 }
 
 // wrap breaks words into lines of at most so many bytes, where there is a space.

@@ -101,7 +101,10 @@ func readLicences(dir string) (found []licence, err error) {
 			return nil, err
 		}
 		l := licence{file: e.Name(), text: strings.TrimRight(strings.ReplaceAll(string(text), "\r", ""), "\n ") + "\n"}
-		l.spdx = recognise(l.text)
+		// An account of others' code names what isn't linked, too.
+		if !strings.Contains(l.file, "3RD-PARTY") {
+			l.spdx = recognise(l.text)
+		}
 		recognised = recognised || len(l.spdx) > 0
 		found = append(found, l)
 	}
@@ -122,7 +125,7 @@ var marks = []struct {
 	{"ISC", regexp.MustCompile(`Permission to use, copy, modify, and(/or)? distribute this`)},
 	{"MIT", regexp.MustCompile(`Permission is hereby granted, free of charge, to any person`)},
 	{"MPL-2.0", regexp.MustCompile(`Mozilla Public License,? (Version|v\.) 2\.0`)},
-	{"blessing", regexp.MustCompile(`(?i)disclaims\s+copyright|may you (do good|share freely)`)},
+	{"blessing", regexp.MustCompile(`(?i)dedicated to the public\s+domain`)}, // SQLite's
 	{"GPL", regexp.MustCompile(`GNU (LESSER |AFFERO )?GENERAL PUBLIC LICENSE`)},
 }
 
@@ -139,6 +142,9 @@ func recognise(text string) (spdx []string) {
 	return spdx
 }
 
+// further are terms that a module tells only in an account of others' code, by hand.
+var further = map[string]string{"modernc.org/libc": "MIT"} // musl, and others under it
+
 // terms are the licences of a module; all of them hold.
 func (m module) terms() []string {
 	all := map[string]bool{}
@@ -146,6 +152,9 @@ func (m module) terms() []string {
 		for _, s := range l.spdx {
 			all[s] = true
 		}
+	}
+	if s := further[m.path]; s != "" {
+		all[s] = true
 	}
 	return slices.Sorted(maps.Keys(all))
 }
@@ -190,6 +199,9 @@ var (
 // holders are the copyright lines of a module.
 func (m module) holders() (holders []string) {
 	for _, l := range m.licences {
+		if len(l.spdx) == 0 {
+			continue
+		}
 		for _, found := range copyrightLine.FindAllStringSubmatch(l.text, -1) {
 			if h := strings.TrimSpace(found[1]); !slices.Contains(holders, h) && !strings.Contains(h, "[yyyy]") {
 				holders = append(holders, h)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/template"
 	"time"
 
@@ -42,14 +43,10 @@ func (r *release) linuxPackage(kind, arch string) error {
 	if err := write(r.stagedPath("THIRD-PARTY-LICENSES"), []byte(notices(modules)), 0o644); err != nil {
 		return err
 	}
-	points, err := r.changes()
-	if err != nil {
-		return err
-	}
 	config, err := r.fill("packaging/linux/nfpm.yaml", map[string]any{
 		"Deb": kind == "deb", "Arch": arch, "Version": r.version.linux(), "Maintainer": maintainer, "Publisher": publisher,
-		"Homepage": homepage, "Summary": summary, "License": expression(modules), "Time": r.time.Format(time.RFC3339),
-		"Root": r.root, "Stage": r.stagedPath(""), "Program": program, "Changes": points, "Sizes": iconSizes,
+		"Homepage": homepage, "Summary": summary, "Title": strings.ToUpper(summary[:1]) + summary[1:], "License": expression(modules), "Time": r.time.Format(time.RFC3339),
+		"Root": r.root, "Stage": r.stagedPath(""), "Program": program, "Sizes": iconSizes,
 	})
 	if err != nil {
 		return err
@@ -104,14 +101,15 @@ func (r *release) stage() error {
 	if err != nil {
 		return err
 	}
-	changelog, err := r.debianChangelog()
+	changelog, err := r.changelog()
 	if err != nil {
 		return err
 	}
 	files := map[string][]byte{
 		"intermission.service": []byte(unit),
 		"intermission.svg":     assets.LogoSVG(),
-		"changelog.gz":         compressed([]byte(changelog)),
+		"changelog.gz":         compressed([]byte(changelog.debian)),
+		"changelog.yaml":       changelog.nfpm,
 	}
 	if files["intermission.1"], err = r.ours("man", r.time.Format(time.DateOnly)); err != nil {
 		return err
