@@ -45,6 +45,7 @@ func (s *supervisor) status(ctx context.Context) control.Status {
 	if !st.Next.IsZero() {
 		status.Server.NextAttempt = &st.Next
 	}
+	s.shown(&status)
 	s.mu.Unlock()
 	s.refreshTitles(ctx)
 	status.Sessions.Working = s.working()

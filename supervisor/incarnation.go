@@ -22,7 +22,7 @@ type incarnation struct {
 	record
 	start  *starting // what we started; nil when it was adopted
 	client *opencode.Client
-	seq    uint64             // the act that its end is reported to
+	seq    atomic.Uint64      // the act that its end is reported to
 	quit   context.CancelFunc // ends its event stream
 
 	gone  chan struct{} // closed when its process has ended
@@ -99,10 +99,11 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 		return fmt.Errorf("cannot watch the server: %w", err)
 	}
 	c := &incarnation{
-		record: r, start: st, seq: seq,
+		record: r, start: st,
 		client: opencode.Connect(r.Incarnation), guard: g,
 		gone: make(chan struct{}), done: make(chan struct{}), aborted: map[string]*abort{}, asked: newAsked(), begun: newAsked(), moved: make(chan struct{}, 1),
 	}
+	c.seq.Store(seq)
 	if c.guard == nil {
 		c.guard = s.guardOf(r, c.gone)
 	}
@@ -122,6 +123,9 @@ func (s *supervisor) attend(r record, st *starting, g *guard, seq uint64) error 
 	s.current = c
 	s.mu.Unlock()
 	s.roster.clear()
+	if st == nil {
+		s.roster.touch() // how long nothing has been active in it isn't known
+	}
 	if c.Generation == opencode.V2 {
 		s.shieldLock() // its file may have been removed while it started
 	}
@@ -339,7 +343,7 @@ func (s *supervisor) conclude(c *incarnation) {
 	removeRecord(s.Paths.ServerRecord)
 	s.dropShield(c)
 	in := s.classify(c, tail)
-	in.Seq = c.seq
+	in.Seq = c.seq.Load()
 	close(c.done)
 	s.report(in)
 	debug.FreeOSMemory() // a large park is the most that we ever hold, and long idle time follows

@@ -15,14 +15,14 @@ import (
 
 // launch adopts a living server; where none is, it parks, and starts one if spawn.
 func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
-	in, ok, missing := s.prepare(ctx)
+	r, _ := loadRecord(s.Paths.ServerRecord)
+	in, ok, missing := s.prepare(ctx, r)
 	if !ok {
 		if in.Kind == InUnsafe && s.dataLock != nil {
 			s.standGuard() // what can't be parked must not be resumed by another server
 		}
 		return in
 	}
-	r, _ := loadRecord(s.Paths.ServerRecord)
 	adopted, err := s.takeOver(ctx, r)
 	switch {
 	case err == nil:
@@ -76,24 +76,19 @@ func (s *supervisor) endRecorded(r record) error {
 
 // locate finds the program, again when its file has changed. When it can't be
 // found, the one of before still tells where its lock and database are: missing
-// says why none can be started.
-func (s *supervisor) locate(ctx context.Context) (missing, err error) {
-	before := s.program()
-	if before != nil && before.Fresh() {
+// says why none can be started. While the recorded server lives, it is found as that
+// one has it.
+func (s *supervisor) locate(ctx context.Context, r record) (missing, err error) {
+	s.mu.Lock()
+	before, offered := s.install, s.offered != nil
+	s.mu.Unlock()
+	if before != nil && before.Fresh() && !offered {
 		return nil, nil
 	}
-	install, err := opencode.Locate(ctx, opencode.Config{
-		Command:    s.Config.Server.Command,
-		Generation: s.Config.Server.Generation,
-		Port:       s.Config.Server.Port,
-		Env:        s.environ(),
-	}, s.surroundings().loginPath())
+	install, err := s.findProgram(ctx)
 	switch {
 	case err == nil:
 		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
-		if err := saveProgram(s.Paths.State, install); err != nil {
-			s.Log.Warn("the program is not remembered", "error", err)
-		}
 	case before != nil:
 		missing, install = err, before
 	default:
@@ -102,9 +97,20 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 		}
 		missing = err
 	}
+	var next *opencode.Install
+	if g := guise(install, r); g != nil && missing == nil {
+		s.Log.Info("another version than the program's runs", "version", g.Version, "generation", g.Generation)
+		install, next = g, install
+	}
+	if missing == nil {
+		if err := saveProgram(s.Paths.State, install); err != nil {
+			s.Log.Warn("the program is not remembered", "error", err)
+		}
+	}
 	s.mu.Lock()
-	s.install = install
+	s.install, s.offered, s.lacking = install, next, missing != nil
 	s.mu.Unlock()
+	wake(s.located)
 	s.watchRegistrations()
 	return missing, nil //nolint:nilerr // what is missing is told apart
 }
@@ -112,9 +118,9 @@ func (s *supervisor) locate(ctx context.Context) (missing, err error) {
 // prepare finds the program and opens what belongs to it: data directory, database
 // and ledger. Without all of them no server may be started; with missing none can
 // be, but what there is can be parked.
-func (s *supervisor) prepare(ctx context.Context) (in Input, ok bool, missing error) {
+func (s *supervisor) prepare(ctx context.Context, r record) (in Input, ok bool, missing error) {
 	s.settleEnvironment(ctx)
-	missing, err := s.locate(ctx)
+	missing, err := s.locate(ctx, r)
 	if err != nil {
 		return Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false, nil //nolint:nilerr // the input says it
 	}

@@ -20,12 +20,22 @@ import (
 // password, so the file has mode 0600.
 type record struct {
 	opencode.Incarnation
-	Identity platform.Identity `json:"identity"` // of the server; until it is ready, of what we started
-	Spawned  platform.Identity `json:"spawned"`  // of what we started; zero when somebody else did
-	Mark     string            `json:"mark"`     // of what we started, in its environment; "" when somebody else did
-	Ready    bool              `json:"ready"`    // false: it was being started
-	Since    int64             `json:"since"`    // Unix milliseconds; nothing of it is older
-	Output   int64             `json:"output"`   // where its output begins in the log
+	Identity platform.Identity `json:"identity"`          // of the server; until it is ready, of what we started
+	Spawned  platform.Identity `json:"spawned"`           // of what we started; zero when somebody else did
+	Program  string            `json:"program,omitempty"` // version that the program told which we started
+	Mark     string            `json:"mark"`              // of what we started, in its environment; "" when somebody else did
+	Ready    bool              `json:"ready"`             // false: it was being started
+	Since    int64             `json:"since"`             // Unix milliseconds; nothing of it is older
+	Output   int64             `json:"output"`            // where its output begins in the log
+}
+
+// version is that of the server's program. What the program says of itself counts,
+// where we started it: the server may say it otherwise.
+func (r record) version() string {
+	if r.Program != "" {
+		return r.Program
+	}
+	return r.Version
 }
 
 // marker is the entry in the environment of everything that the server starts,

@@ -21,6 +21,7 @@ type roster struct {
 	mu      sync.Mutex
 	working map[string]*execution
 	past    map[string]past
+	last    time.Time   // when somebody was last known to work who doesn't any more
 	timer   *time.Timer // the one for all; it runs only while somebody works who isn't quiet
 }
 
@@ -134,6 +135,24 @@ func (r *roster) enter(id string, at int64) {
 func (r *roster) leave(id string) {
 	r.past[id] = past{started: r.working[id].started, ended: time.Now()}
 	delete(r.working, id)
+	r.last = time.Now()
+}
+
+// touch counts as somebody's work that ends now.
+func (r *roster) touch() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last = time.Now()
+}
+
+// idle tells for how long nobody has worked; 0 while somebody does.
+func (r *roster) idle() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.working) > 0 {
+		return 0
+	}
+	return time.Since(r.last)
 }
 
 // resync makes it what the server said, asked at (taken before asking). Who is

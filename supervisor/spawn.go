@@ -22,7 +22,7 @@ import (
 func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
 	r := record{Since: time.Now().UnixMilli()}
 	r.ID, r.Generation, r.Version = uuid.NewString(), s.program().Generation, s.program().Version
-	r.Mark = r.ID
+	r.Mark, r.Program = r.ID, r.Version
 	_, r.Output = s.out.last(0, 0)
 	port, in, ok := s.choosePort()
 	if !ok {
@@ -117,7 +117,7 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 	r.Incarnation, r.Identity, r.Ready = inc, id, true
 	if !ours {
 		// Another server won the race for the lock, and ours gave up: take that one.
-		r.Spawned, r.Mark = platform.Identity{}, ""
+		r.Spawned, r.Mark, r.Program = platform.Identity{}, "", ""
 		return s.begun(r, nil, nil, seq, InAdopted)
 	}
 	return s.begun(r, st, g, seq, InReady)

@@ -33,10 +33,18 @@ type Policy struct {
 	Window    time.Duration // deaths older than this are forgotten
 	MaxDeaths int           // so many deaths in Window, and we give up
 	MaxDelay  time.Duration // the longest back-off
+
+	// Quiet is how long nothing has been active before the server is restarted for an
+	// upgrade, so that a person between two prompts isn't cut.
+	Quiet  time.Duration
+	Settle time.Duration // how long a program's file must stay as it is before it counts as replaced
 }
 
 // DefaultPolicy gives up after five deaths in five minutes.
-var DefaultPolicy = Policy{Window: 5 * time.Minute, MaxDeaths: 5, MaxDelay: 30 * time.Second}
+var DefaultPolicy = Policy{
+	Window: 5 * time.Minute, MaxDeaths: 5, MaxDelay: 30 * time.Second,
+	Quiet: 30 * time.Second, Settle: 500 * time.Millisecond,
+}
 
 // Delay is the time between the n-th death in the window (n >= 1) and the next
 // start: none after the first, then doubling from one second up to MaxDelay.
@@ -60,6 +68,7 @@ type State struct {
 	Again    bool        // start once the act under way has ended
 	Leaving  bool        // the supervisor ends once the server has
 	Handed   bool        // Leaving: it ends without its server, which it leaves to the next one
+	Yields   bool        // Stopping: given up as soon as something is active in the server
 	Adopted  bool        // Running: the server was there before us
 	Reason   string      // why it isn't running, for people
 	Next     time.Time   // Backoff, Blocked: the next attempt
@@ -87,6 +96,7 @@ const (
 	InLeave   InputKind = "leave"   // the supervisor was told to end
 	InAppear  InputKind = "appear"  // a registration came that is not ours
 	InHand    InputKind = "hand"    // another supervisor is to take over, server and all
+	InUpgrade InputKind = "upgrade" // another program is in place, and nothing is active
 
 	InReady   InputKind = "ready"   // the server that we started is healthy
 	InAdopted InputKind = "adopted" // a living server was taken over
@@ -97,6 +107,7 @@ const (
 	InLeft    InputKind = "left"    // stopped from outside, on purpose; parked
 	InRenewed InputKind = "renewed" // exited 0 with another program in place: an upgrade; parked
 	InStopped InputKind = "stopped" // ended as we asked; parked
+	InBusy    InputKind = "busy"    // a halt that yields found something active, and has done nothing
 	InTimer   InputKind = "timer"   // the back-off is over
 )
 
@@ -117,6 +128,7 @@ type Effect struct {
 	Kind  EffectKind
 	Seq   uint64
 	Spawn bool          // DoLaunch
+	Yield bool          // DoHalt: only if nothing is active
 	Delay time.Duration // DoArm
 }
 
@@ -128,7 +140,7 @@ func Reduce(p Policy, s State, in Input) (State, []Effect) {
 		return s, nil // what happens from now on is the next supervisor's
 	}
 	switch in.Kind {
-	case InBoot, InStart, InStop, InRestart, InLeave, InAppear, InHand:
+	case InBoot, InStart, InStop, InRestart, InLeave, InAppear, InHand, InUpgrade:
 		return reduceWish(s, in)
 	}
 	if in.Seq != s.Seq {
@@ -173,7 +185,7 @@ func reduceWish(s State, in Input) (State, []Effect) {
 		}
 		return s, save
 	case InStop:
-		s.Wish, s.Again = WishStopped, false
+		s.Wish, s.Again, s.Yields = WishStopped, false, false
 		save := []Effect{{Kind: DoSaveWish}}
 		if s.Phase == Stopping || s.Phase == Stopped {
 			return s, save
@@ -183,7 +195,7 @@ func reduceWish(s State, in Input) (State, []Effect) {
 	case InRestart:
 		s.Wish = WishRunning
 		save := []Effect{{Kind: DoSaveWish}}
-		s.Deaths, s.Blocks = nil, 0
+		s.Deaths, s.Blocks, s.Yields = nil, 0, false
 		if s.Phase != Stopping {
 			var fx []Effect
 			s, fx = halt(s)
@@ -192,7 +204,7 @@ func reduceWish(s State, in Input) (State, []Effect) {
 		s.Again = true
 		return s, save
 	case InLeave:
-		s.Leaving, s.Again = true, false
+		s.Leaving, s.Again, s.Yields = true, false, false
 		switch s.Phase {
 		case Starting, Running:
 			return halt(s)
@@ -205,6 +217,18 @@ func reduceWish(s State, in Input) (State, []Effect) {
 		if idle || s.Phase == Running && !in.Ended {
 			s.Leaving, s.Handed = true, true
 			return s, []Effect{{Kind: DoLeave}}
+		}
+	case InUpgrade:
+		switch {
+		case s.Wish == WishStopped:
+		case s.Phase == Failed:
+			s.Deaths, s.Blocks = nil, 0
+			return launch(s, true)
+		case s.Phase == Running && !in.Ended:
+			s, fx := halt(s)
+			s.Again, s.Yields, s.Reason = true, true, in.Reason
+			fx[0].Yield = true
+			return s, fx
 		}
 	case InAppear:
 		if idle {
@@ -264,13 +288,24 @@ func reduceStopping(s State, in Input) (State, []Effect) {
 	switch in.Kind {
 	case InStopped:
 		s.Phase, s.Reason = Stopped, in.Reason
+	case InDied, InLeft, InRenewed: // while a halt that yields was giving up: it is as good as stopped
+		s.Phase, s.Reason = Stopped, in.Reason
 	case InUnsafe:
 		s.Phase, s.Reason = Failed, in.Reason
+	case InBusy:
+		if !s.Yields { // somebody has wanted it meanwhile whatever is active
+			again := s.Again
+			s, fx := halt(s)
+			s.Again = again
+			return s, fx
+		}
+		s.Phase, s.Reason, s.Again, s.Yields = Running, "", false, false
+		return s, nil
 	default:
 		return s, nil
 	}
 	again := s.Again
-	s.Again, s.Adopted = false, false
+	s.Again, s.Adopted, s.Yields = false, false, false
 	switch {
 	case s.Leaving:
 		return s, []Effect{{Kind: DoLeave}}

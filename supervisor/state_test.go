@@ -15,8 +15,8 @@ import (
 
 var phases = []Phase{Stopped, Starting, Running, Stopping, Backoff, Failed, Blocked}
 
-var inputs = []InputKind{InBoot, InStart, InStop, InRestart, InLeave, InAppear, InHand,
-	InReady, InAdopted, InParked, InUnsafe, InRefused, InDied, InLeft, InRenewed, InStopped, InTimer}
+var inputs = []InputKind{InBoot, InStart, InStop, InRestart, InLeave, InAppear, InHand, InUpgrade,
+	InReady, InAdopted, InParked, InUnsafe, InRefused, InDied, InLeft, InRenewed, InStopped, InBusy, InTimer}
 
 // edges gives every change of phase that Reduce makes, as "from input to".
 func edges() []string {
@@ -26,8 +26,8 @@ func edges() []string {
 		for _, in := range inputs {
 			for _, wish := range []Wish{WishRunning, WishStopped} {
 				for deaths := range DefaultPolicy.MaxDeaths {
-					for flags := range 8 {
-						s := State{Phase: from, Wish: wish, Seq: 7, Again: flags&1 > 0, Spawn: flags&2 > 0}
+					for flags := range 16 {
+						s := State{Phase: from, Wish: wish, Seq: 7, Again: flags&1 > 0, Spawn: flags&2 > 0, Yields: flags&8 > 0}
 						for range deaths {
 							s.Deaths = append(s.Deaths, now)
 						}
@@ -134,7 +134,7 @@ func TestAnySequence(t *testing.T) {
 			}
 			var fx []Effect
 			s, fx = Reduce(DefaultPolicy, s, in)
-			report := !slices.Contains(inputs[:7], in.Kind)
+			report := !slices.Contains(inputs[:8], in.Kind)
 			if report && in.Seq != before.Seq && !cmp.Equal(before, s) {
 				t.Fatalf("a stale %s changed %+v to %+v", in.Kind, before, s)
 			}

@@ -13,16 +13,17 @@
 //	starting ── unsafe ──▶ blocked
 //	running  ── left ──▶ stopped
 //	running  ── died, renewed, left ──▶ starting
-//	running  ── stop, restart, leave ──▶ stopping
+//	running  ── stop, restart, leave, upgrade ──▶ stopping
 //	running  ── died ──▶ backoff
 //	running  ── died ──▶ failed
 //	running  ── unsafe ──▶ blocked
-//	stopping ── stopped ──▶ stopped
-//	stopping ── stopped ──▶ starting
+//	stopping ── stopped, died, left, renewed ──▶ stopped
+//	stopping ── stopped, died, left, renewed ──▶ starting
+//	stopping ── busy ──▶ running
 //	stopping ── unsafe ──▶ failed
 //	backoff  ── start, appear, timer ──▶ starting
 //	backoff  ── stop, restart ──▶ stopping
-//	failed   ── start, appear ──▶ starting
+//	failed   ── start, appear, upgrade ──▶ starting
 //	failed   ── stop, restart ──▶ stopping
 //	blocked  ── start, appear, timer ──▶ starting
 //	blocked  ── stop, restart ──▶ stopping
@@ -62,6 +63,7 @@ type Options struct {
 	Log     *slog.Logger // nil discards
 	Policy  Policy       // zero takes DefaultPolicy
 	Manager Manager      // who keeps us running; nil when nobody does
+	Program string       // our own, as ThisProgram has it, to notice when it is replaced; "" doesn't
 
 	// LoginEnvironment gives the server what the user's login shell exports too: a
 	// service manager gives little.
@@ -132,7 +134,7 @@ func Run(ctx context.Context, o Options) error {
 	s := &supervisor{
 		Options: o, life: life, out: out, since: time.Now(),
 		inputs: make(chan submission), left: make(chan struct{}),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), located: make(chan struct{}, 1),
 	}
 	s.keep()
 	s.roster = newRoster(s.notify)
@@ -143,6 +145,11 @@ func Run(ctx context.Context, o Options) error {
 	if s.kept {
 		s.workers.Go(s.tellStatus)
 	}
+	if s.Program != "" {
+		s.workers.Go(s.watchOwn)
+	}
+	s.workers.Go(s.watchProgram)
+	s.workers.Go(s.attendUpgrades)
 	s.loop(ctx)
 	end()
 	err = <-served
@@ -204,19 +211,24 @@ type supervisor struct {
 	roster   *roster
 	titles   titles
 	consents door
+	located  chan struct{} // holds one when other programs are to be watched
 	outcomes outcomes
 
-	mu       sync.Mutex
-	standing chan struct{}        // closed when the guard of a server that can't be adopted has ended; nil when none stands
-	held     *platform.ServerLock // kept by a park that failed, so that nobody starts a server
-	install  *opencode.Install    // the program as it was found last; nil before
-	database *opencode.Database
-	state    State
-	ledger   *restart.Ledger  // nil until it could be opened
-	resumer  *restart.Resumer // nil as long as ledger
-	current  *incarnation     // nil while no server is up, or its end has been reduced
-	lastExit *control.Exit
-	changed  chan struct{} // closed and replaced at each change of what is shown
+	mu        sync.Mutex
+	standing  chan struct{}        // closed when the guard of a server that can't be adopted has ended; nil when none stands
+	held      *platform.ServerLock // kept by a park that failed, so that nobody starts a server
+	install   *opencode.Install    // the program as it was found last; nil before
+	offered   *opencode.Install    // the program in place since, which the next start takes; nil when that is install
+	lacking   bool                 // the last launch did not find it
+	database  *opencode.Database
+	newer     string      // version of the intermission in our place; "" when that is us
+	newerFile os.FileInfo // its file
+	state     State
+	ledger    *restart.Ledger  // nil until it could be opened
+	resumer   *restart.Resumer // nil as long as ledger
+	current   *incarnation     // nil while no server is up, or its end has been reduced
+	lastExit  *control.Exit
+	changed   chan struct{} // closed and replaced at each change of what is shown
 }
 
 // act is a launch or a halt under way.
@@ -337,7 +349,12 @@ func (s *supervisor) perform(e Effect) {
 	case DoLaunch:
 		s.begin(e.Seq, func(ctx context.Context) Input { return s.launch(ctx, e.Seq, e.Spawn) })
 	case DoHalt:
-		s.begin(e.Seq, func(context.Context) Input { return s.halt() })
+		s.begin(e.Seq, func(context.Context) Input {
+			if e.Yield {
+				return s.haltInactive(e.Seq)
+			}
+			return s.halt()
+		})
 	case DoArm:
 		timer := time.AfterFunc(e.Delay, func() { s.report(Input{Kind: InTimer, Seq: e.Seq}) })
 		context.AfterFunc(s.life, func() { timer.Stop() })
