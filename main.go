@@ -31,6 +31,8 @@ import (
 	"intermission/supervisor/control"
 	"intermission/supervisor/demo"
 	"intermission/supervisor/devserver"
+	"intermission/supervisor/doctor"
+	"intermission/supervisor/service"
 	"intermission/tray"
 )
 
@@ -54,9 +56,12 @@ type commands struct {
 	Restart    serverCommand     `cmd:"" help:"Stop the server and start it again."`
 	Logs       logsCommand       `cmd:"" help:"Print the server's output."`
 	Tray       trayCommand       `cmd:"" help:"Show the tray: what is pending and at work, in the desktop's menu."`
+	Service    serviceCommands   `cmd:"" help:"Have the supervisor run in the background, from each login on."`
+	Doctor     doctorCommand     `cmd:"" help:"Check all that it depends on, with one act for what is wrong."`
 	Demo       demoCommand       `cmd:"" help:"Show what all this is for, in a temporary directory."`
 	Completion completionCommand `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCommand    `cmd:"" help:"Print the version."`
+	Man        manCommand        `cmd:"" hidden:"" help:"Print the manual page."`
 	Devserver  devserverCommand  `cmd:"" hidden:"" passthrough:"" help:"Run the embedded development server."`
 }
 
@@ -190,15 +195,27 @@ func untilStopped() (context.Context, context.CancelFunc) {
 }
 
 type runCommand struct {
-	atLogin
-	Quiet bool `help:"Write the log to its file only."`
+	Quiet   bool `help:"Write the log to its file only."`
+	Service bool `help:"As the service does: the server gets what your login shell exports."`
 }
 
 func (c *runCommand) Run(s *surroundings) error {
-	if c.Autostart != nil {
-		return c.switchOn(s, "The supervisor", "run", tray.SuperviseAtLogin)
-	}
 	platform.HideConsole()
+	// A reader of our standard error that goes away must not end us. Ignoring the
+	// signal would do the same to the server, which inherits that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := untilStopped()
+	defer stop()
+	err := platform.UnderManager(ctx, "intermission", func(ctx context.Context, m *platform.ServiceManager) error {
+		return c.supervise(ctx, s, m)
+	})
+	if errors.Is(err, supervisor.ErrHandedOver) {
+		return exitStatus(platform.HandedOverStatus)
+	}
+	return err
+}
+
+func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform.ServiceManager) error {
 	paths, err := platform.FindPaths(s.getenv)
 	if err != nil {
 		return err
@@ -216,13 +233,9 @@ func (c *runCommand) Run(s *surroundings) error {
 	if !c.Quiet {
 		out = io.MultiWriter(log, s.stderr)
 	}
-	// A reader of our standard error that goes away must not end us. Ignoring the
-	// signal would do the same to the server, which inherits that.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	ctx, stop := untilStopped()
-	defer stop()
 	return supervisor.Run(ctx, supervisor.Options{
 		Version: programVersion(), Paths: paths, Config: config, Log: slog.New(slog.NewTextHandler(out, nil)),
+		Manager: m, LoginEnvironment: c.Service,
 	})
 }
 
@@ -249,11 +262,6 @@ func openLog(paths platform.Paths, name string, bounds supervisor.LogConfig) (io
 	}, nil
 }
 
-// atLogin is the flag of the commands that can be started at login.
-type atLogin struct {
-	Autostart *onOff `enum:"on,off" placeholder:"on|off" help:"Switch its start at login on or off, and do no more."`
-}
-
 // onOff is a choice of a command line; what else stands there is told in plain words.
 type onOff string
 
@@ -270,33 +278,27 @@ func (v *onOff) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-func (a *atLogin) switchOn(s *surroundings, who, command string, at func(self string, on bool) error) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("cannot find this program itself: %w", err)
-	}
-	on := *a.Autostart == "on"
-	if err := at(self, on); err != nil {
-		return err
-	}
-	text := who + " is not started at login any more.\n"
-	if on {
-		text = fmt.Sprintf("%s is started at login. To start it now: intermission %s\n", who, command)
-	}
-	return s.print(map[string]bool{"autostart": on}, text)
+type trayCommand struct {
+	Autostart *onOff `enum:"on,off" placeholder:"on|off" help:"Switch its start at login on or off, and do no more."`
 }
 
-type trayCommand struct{ atLogin }
-
 func (c *trayCommand) Run(s *surroundings) error {
-	if c.Autostart != nil {
-		return c.switchOn(s, "The tray", "tray", tray.StartAtLogin)
-	}
-	platform.HideConsole()
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("cannot find this program itself: %w", err)
 	}
+	if c.Autostart != nil {
+		on := *c.Autostart == "on"
+		text := "The tray is not started at login any more.\n"
+		if on {
+			text = "The tray is started at login. To start it now: intermission tray\n"
+		}
+		if err := tray.StartAtLogin(self, on); err != nil {
+			return err
+		}
+		return s.print(map[string]bool{"autostart": on}, text)
+	}
+	platform.HideConsole()
 	paths, err := platform.FindPaths(s.getenv)
 	if err != nil {
 		return err
@@ -426,16 +428,21 @@ func (c *resumeCommand) Run(s *surroundings, client *control.Client) error {
 func (s *surroundings) confirm(d control.Detail) error {
 	text := s.text()
 	text.Color = false // standard error may be another thing
-	fmt.Fprintf(s.stderr, "%s\nResume this session now? [y/N] ", text.Suspension(d.Suspension))
+	if s.agrees(text.Suspension(d.Suspension) + "\nResume this session now? [y/N] ") {
+		return nil
+	}
+	return &control.Error{Code: control.CodeFailed, Message: "not resumed; it stays pending"}
+}
+
+// agrees asks on the terminal; only yes is a yes.
+func (s *surroundings) agrees(question string) bool {
+	fmt.Fprint(s.stderr, question)
 	line, err := bufio.NewReader(s.stdin).ReadString('\n')
 	if err != nil {
 		fmt.Fprintln(s.stderr) // the answer ended no line
 	}
-	switch strings.ToLower(strings.TrimSpace(line)) {
-	case "y", "yes":
-		return nil
-	}
-	return &control.Error{Code: control.CodeFailed, Message: "not resumed; it stays pending"}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
 }
 
 type dismissCommand struct{ chosen }
@@ -516,6 +523,176 @@ func (c *logsCommand) Run(s *surroundings, client *control.Client) error {
 	return client.Logs(context.Background(), out, c.Lines, c.Follow)
 }
 
+// serviceCommands are the acts on the background service.
+type serviceCommands struct {
+	Install   serviceInstallCommand   `cmd:"" help:"Install it for you, over an older one too, and start it."`
+	Uninstall serviceUninstallCommand `cmd:"" help:"Stop it and take it away; what waits for your consent is kept."`
+	Start     serviceCommand          `cmd:"" help:"Start it."`
+	Stop      serviceCommand          `cmd:"" help:"Stop it: sessions at work are suspended, and the server is stopped."`
+	Restart   serviceCommand          `cmd:"" help:"Replace the supervisor; the server goes on, and the next one adopts it."`
+	Status    serviceStatusCommand    `cmd:"" help:"Show how it is installed, and whether it runs."`
+}
+
+// background is the service of whoever calls.
+func (s *surroundings) background() (service.Background, error) {
+	paths, err := platform.FindPaths(s.getenv)
+	if err != nil {
+		return service.Background{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return service.Background{}, fmt.Errorf("cannot find this program itself: %w", err)
+	}
+	return service.Background{Service: platform.SupervisorService(self, programVersion()).For(s.getenv), Paths: paths}, nil
+}
+
+type serviceInstallCommand struct {
+	Service bool   `xor:"kind" help:"Windows: as a service under your account, whose password is asked for."`
+	Task    bool   `xor:"kind" help:"Windows: as a task that runs at your logon."`
+	System  bool   `xor:"kind" and:"whose" help:"Linux: as a unit of the system's own manager, installed by root."`
+	User    string `and:"whose" placeholder:"NAME" help:"With --system: the user whose sessions they are."`
+	Linger  bool   `help:"Linux: let it run from boot on, and after logout too."`
+	NoStart bool   `help:"Don't start it now."`
+}
+
+func (c *serviceInstallCommand) Run(s *surroundings) error {
+	b, err := s.background()
+	if err != nil {
+		return err
+	}
+	o := service.Options{NoStart: c.NoStart}
+	o.User, o.Linger = c.User, c.Linger
+	switch {
+	case c.Service:
+		o.Kind = platform.WindowsService
+	case c.Task:
+		o.Kind = platform.LogonTask
+	case c.System:
+		o.Kind = platform.SystemdSystem
+	}
+	if s.asks {
+		o.AskPassword = s.askPassword
+	}
+	report, err := b.Install(context.Background(), o)
+	if err != nil {
+		return err
+	}
+	return s.print(report, service.ReportText(report))
+}
+
+// askPassword asks on the terminal, without echo.
+func (s *surroundings) askPassword(prompt string) (string, error) {
+	fmt.Fprint(s.stderr, prompt)
+	password, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(s.stderr)
+	return string(password), err
+}
+
+type serviceUninstallCommand struct {
+	Purge bool `help:"Remove ledger and logs too: what waits for consent is lost."`
+	Yes   bool `short:"y" help:"Purge without being asked."`
+}
+
+func (c *serviceUninstallCommand) Run(s *surroundings) error {
+	b, err := s.background()
+	if err != nil {
+		return err
+	}
+	if c.Purge && !c.Yes {
+		if !s.asks {
+			return &control.Error{Code: control.CodeUsage, Message: "no terminal to ask on whether ledger and logs are to be removed; to remove them without being asked, add --yes"}
+		}
+		if !s.agrees("Remove the ledger, with all sessions that wait for your consent, and the logs? [y/N] ") {
+			return &control.Error{Code: control.CodeFailed, Message: "nothing was removed"}
+		}
+	}
+	report, err := b.Uninstall(context.Background(), c.Purge)
+	if err != nil {
+		return err
+	}
+	return s.print(report, service.ReportText(report))
+}
+
+// serviceCommand is each act on the service that is answered with its status.
+type serviceCommand struct{}
+
+func (serviceCommand) Run(s *surroundings, parsed *kong.Context) error {
+	b, err := s.background()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	if err := map[string]func(context.Context) error{
+		"service start": b.Start, "service stop": b.Stop, "service restart": b.Restart,
+	}[parsed.Command()](ctx); err != nil {
+		return err
+	}
+	status, err := b.Status(ctx)
+	if err != nil {
+		return err
+	}
+	return s.print(status, service.StatusText(status))
+}
+
+// serviceStatusCommand exits with 3 when no supervisor runs, as other commands do.
+type serviceStatusCommand struct{}
+
+func (serviceStatusCommand) Run(s *surroundings) error {
+	b, err := s.background()
+	if err != nil {
+		return err
+	}
+	status, err := b.Status(context.Background())
+	if err != nil {
+		return err
+	}
+	if err := s.print(status, service.StatusText(status)); err != nil {
+		return err
+	}
+	if !status.Running && status.Supervisor == nil {
+		return exitStatus(exitStatuses[control.CodeNoSupervisor])
+	}
+	return nil
+}
+
+type doctorCommand struct {
+	Bundle  string `placeholder:"FILE" help:"Write an archive for those who help: report, state and logs, without secrets and prompts."`
+	Prompts bool   `help:"With --bundle: with what was said in sessions, and the server's output."`
+	Force   bool   `help:"With --bundle: over a file that is there."`
+}
+
+func (c *doctorCommand) Run(s *surroundings) error {
+	if c.Bundle == "" && (c.Prompts || c.Force) {
+		return &control.Error{Code: control.CodeUsage, Message: "--prompts and --force are about a bundle; add --bundle FILE"}
+	}
+	b, err := s.background()
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	o := doctor.Options{Version: b.Version, Program: b.Argv[0], Getenv: s.getenv, Service: &b.Service}
+	report := doctor.Run(ctx, o)
+	answer := struct {
+		doctor.Report
+		Bundle *doctor.Bundled `json:"bundle,omitempty"`
+	}{Report: report}
+	text := report.Text(s.text().Color)
+	if c.Bundle != "" {
+		bundled, err := doctor.Bundle(ctx, o, report, doctor.BundleOptions{Path: c.Bundle, Prompts: c.Prompts, Overwrite: c.Force})
+		if err != nil {
+			return err
+		}
+		answer.Bundle, text = &bundled, text+"\n"+bundled.Text()
+	}
+	if err := s.print(answer, text); err != nil {
+		return err
+	}
+	if !report.OK {
+		return exitStatus(exitStatuses[control.CodeFailed])
+	}
+	return nil
+}
+
 type versionCommand struct{}
 
 func (versionCommand) Run(s *surroundings) error {
@@ -572,5 +749,14 @@ type completionCommand struct {
 
 func (c *completionCommand) Run(s *surroundings) error {
 	_, err := io.WriteString(s.stdout, packaging.Completion(s.app, c.Shell))
+	return err
+}
+
+type manCommand struct {
+	Date string `arg:"" help:"Of the release: 2026-11-30."`
+}
+
+func (c *manCommand) Run(s *surroundings) error {
+	_, err := io.WriteString(s.stdout, packaging.Man(s.app, programVersion(), c.Date))
 	return err
 }
