@@ -52,57 +52,98 @@ func offered(command *kong.Node) (flags []*kong.Flag, words []string) {
 	return flags, words
 }
 
+// shown are the commands of a node that people are told of.
+func shown(node *kong.Node) (commands []*kong.Node) {
+	for _, child := range node.Children {
+		if !child.Hidden {
+			commands = append(commands, child)
+		}
+	}
+	return commands
+}
+
+func names(commands []*kong.Node) string {
+	var names []string
+	for _, c := range commands {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " ")
+}
+
 func bashCompletion(app *kong.Application) string {
-	var cases, names strings.Builder
+	var cases, groups strings.Builder // what is in a group is asked for before the group
 	for _, command := range app.Leaves(true) {
 		flags, words := offered(command)
 		for _, f := range flags {
 			words = append(words, "--"+f.Name)
 		}
-		fmt.Fprintf(&names, "%s ", command.Name)
-		fmt.Fprintf(&cases, "    %s) words='%s'%s ;;\n", command.Name, strings.Join(words, " "), bashFlags(flags))
+		fmt.Fprintf(&cases, "    ' %s '*) words='%s'%s ;;\n", command.Path(), strings.Join(words, " "), bashFlags(flags))
+	}
+	for _, group := range shown(app.Node) {
+		if !group.Leaf() {
+			fmt.Fprintf(&groups, "    ' %s '*) words='%s' ;;\n", group.Name, names(shown(group)))
+		}
 	}
 	return `_intermission() {
-  local word words='` + names.String() + `--help --json'
-  for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    [[ $word == -* ]] || break
+  local word path= words='` + names(shown(app.Node)) + ` --help --json'
+  for word in "${COMP_WORDS[@]:1:$((COMP_CWORD - 1))}"; do
+    [[ $word == -* ]] || path+=" $word"
   done
   local before=${COMP_WORDS[COMP_CWORD-1]}
-  case $word in
-` + cases.String() + `  esac
+  case "$path " in
+` + cases.String() + groups.String() + `  esac
   COMPREPLY=($(compgen -W "$words" -- "${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -F _intermission intermission
 `
 }
 
-// zshCompletion is bash's, by zsh's own bridge to it.
+// zshCompletion is bash's, by zsh's own bridge to it. It can be sourced, and it can
+// stand in a directory of fpath, from where its first use comes by a call.
 func zshCompletion(app *kong.Application) string {
-	return "autoload -Uz compinit bashcompinit && compinit && bashcompinit\n" + bashCompletion(app)
+	return "#compdef intermission\n" +
+		"(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n" +
+		"autoload -Uz bashcompinit\nbashcompinit\n" + bashCompletion(app) +
+		"[[ $funcstack[1] != _intermission ]] || _bash_complete -F _intermission\n"
 }
 
 func fishCompletion(app *kong.Application) string {
 	var b strings.Builder
 	b.WriteString("complete -c intermission -f\n")
-	for _, command := range app.Leaves(true) {
+	for _, command := range shown(app.Node) {
 		fmt.Fprintf(&b, "complete -c intermission -n __fish_use_subcommand -a %s -d %s\n", command.Name, quoted(command.Help))
-		flags, words := offered(command)
-		after := "complete -c intermission -n " + quoted("__fish_seen_subcommand_from "+command.Name)
-		for _, f := range flags {
-			value := ""
-			switch {
-			case f.Enum != "":
-				value = " -x -a " + quoted(strings.Join(f.EnumSlice(), " "))
-			case !f.IsBool():
-				value = " -x"
-			}
-			fmt.Fprintf(&b, "%s -l %s%s -d %s\n", after, f.Name, value, quoted(f.Help))
+		seen := "__fish_seen_subcommand_from " + command.Name
+		if command.Leaf() {
+			fishCommand(&b, command, seen)
+			continue
 		}
-		if len(words) > 0 {
-			fmt.Fprintf(&b, "%s -a %s\n", after, quoted(strings.Join(words, " ")))
+		among := names(shown(command))
+		for _, c := range shown(command) {
+			fmt.Fprintf(&b, "complete -c intermission -n %s -a %s -d %s\n",
+				quoted(seen+"; and not __fish_seen_subcommand_from "+among), c.Name, quoted(c.Help))
+			fishCommand(&b, c, seen+"; and __fish_seen_subcommand_from "+c.Name)
 		}
 	}
 	return b.String()
+}
+
+// fishCommand writes what may follow a command, which was seen when a condition holds.
+func fishCommand(b *strings.Builder, command *kong.Node, seen string) {
+	flags, words := offered(command)
+	after := "complete -c intermission -n " + quoted(seen)
+	for _, f := range flags {
+		value := ""
+		switch {
+		case f.Enum != "":
+			value = " -x -a " + quoted(strings.Join(f.EnumSlice(), " "))
+		case !f.IsBool():
+			value = " -x"
+		}
+		fmt.Fprintf(b, "%s -l %s%s -d %s\n", after, f.Name, value, quoted(f.Help))
+	}
+	if len(words) > 0 {
+		fmt.Fprintf(b, "%s -a %s\n", after, quoted(strings.Join(words, " ")))
+	}
 }
 
 // quoted quotes for a shell. Our help texts hold no backslash.
