@@ -229,6 +229,7 @@ func (p *patient) startAct() string {
 // serverRecord is what we read of the supervisor's record of its server.
 type serverRecord struct {
 	ID       string            `json:"id"`
+	URL      string            `json:"url"`
 	PID      int               `json:"pid"`
 	Password string            `json:"password"`
 	Identity platform.Identity `json:"identity"`
