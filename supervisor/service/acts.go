@@ -8,9 +8,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"intermission/platform"
+	"intermission/supervisor"
 	"intermission/supervisor/control"
 )
 
@@ -42,8 +46,14 @@ const appearance = 15 * time.Second
 func (b Background) Install(ctx context.Context, o Options) (platform.ServiceReport, error) {
 	before, _ := b.Service.Status(ctx) // what can't be told is installed anew
 	report, err := b.Service.Install(ctx, o.ServiceOptions)
-	if err != nil || o.NoStart {
+	if err != nil {
 		return report, err
+	}
+	if report.Kind != platform.SystemdSystem { // whose user has an environment of his own
+		b.keepProxies(ctx, &report)
+	}
+	if o.NoStart {
+		return report, nil
 	}
 	running, err := b.running(ctx)
 	switch {
@@ -62,6 +72,17 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 		report.Done = append(report.Done, "It was started.")
 	}
 	return report, nil
+}
+
+// keepProxies keeps what this shell knows of proxies, and the login shell doesn't.
+func (b Background) keepProxies(ctx context.Context, report *platform.ServiceReport) {
+	kept, err := supervisor.KeepProxies(ctx, b.Paths, os.Environ())
+	switch {
+	case err != nil:
+		report.Next = append(report.Next, fmt.Sprintf("The proxies of this shell are not kept for the server (%v); set them in %s, as [server] environment.", err, b.Paths.ConfigFile))
+	case len(kept) > 0:
+		report.Done = append(report.Done, fmt.Sprintf("Kept for the server, since your login shell doesn't set it: %s (in %s).", strings.Join(kept, ", "), filepath.Join(filepath.Dir(b.Paths.ConfigFile), "environment")))
+	}
 }
 
 // Restart replaces the supervisor, and starts the service when none runs: the server
@@ -120,6 +141,9 @@ func (b Background) Stop(ctx context.Context) error {
 func (b Background) Uninstall(ctx context.Context, purge bool) (platform.ServiceReport, error) {
 	if err := b.Stop(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
 		return platform.ServiceReport{}, err
+	}
+	if running, err := b.running(ctx); purge && (err != nil || running != nil) {
+		return platform.ServiceReport{}, &control.Error{Code: control.CodeRefused, Message: "a supervisor runs that isn't the service's, and has its ledger open; end it (intermission status has its pid), and purge again"}
 	}
 	report, err := b.Service.Uninstall(ctx)
 	if errors.Is(err, platform.ErrNotInstalled) && purge {

@@ -14,7 +14,10 @@ import (
 // directory, and in its log directory. A directory may be one that the user has
 // named, with other things in it: only these are removed.
 var (
-	ours     = []string{"ledger.db", "ledger.db-wal", "ledger.db-shm", "wish", "wish.json", "program.json", "server.json", "socket", "intermission.sock", "instance.lock", "tray-*.lock", "login.json"}
+	ours = []string{
+		"ledger.db", "ledger.db-wal", "ledger.db-shm", "wish", "program.json", "server.json", "environment.json",
+		"socket", "intermission.sock", "instance.lock", "tray-*.lock",
+	}
 	oursLogs = []string{"intermission*.log*", "server*.log*", "tray*.log*", "start.log"}
 )
 
