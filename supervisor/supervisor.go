@@ -68,7 +68,8 @@ type Options struct {
 	// LoginEnvironment gives the server what the user's login shell exports too: a
 	// service manager gives little.
 	LoginEnvironment bool
-	askLogin         askLogin // for tests; nil is platform.LoginEnvironment
+	askLogin         askLogin          // for tests; nil is platform.LoginEnvironment
+	reveal           func(*supervisor) // for tests; nil is none
 }
 
 // AlreadyRunningError says that another supervisor holds the instance lock.
@@ -142,6 +143,9 @@ func Run(ctx context.Context, o Options) error {
 	served := make(chan error, 1)
 	go func() { served <- control.NewServer(s, o.Log).Serve(life, listener) }()
 
+	if o.reveal != nil {
+		o.reveal(s)
+	}
 	if s.kept {
 		s.workers.Go(s.tellStatus)
 	}
@@ -270,7 +274,6 @@ func (s *supervisor) loop(ctx context.Context) {
 			s.Manager.Starting(startMore)
 		case <-leaving:
 			leaving = nil
-			s.Manager.Stopping(leaveLimit + leaveRest)
 			_ = s.step(Input{Kind: InLeave, At: time.Now()}) // no wish to be saved
 		case in := <-s.inputs:
 			in.done <- s.step(in.Input)
@@ -329,6 +332,9 @@ func (s *supervisor) step(in Input) (err error) {
 			level = slog.LevelError
 		}
 		s.Log.Log(context.Background(), level, "the server is "+string(next.Phase), "was", before.Phase, "input", in.Kind, "reason", next.Reason)
+	}
+	if next.Leaving && !before.Leaving && !next.Handed {
+		s.Manager.Stopping(leaveLimit + leaveRest)
 	}
 	for _, e := range effects {
 		if e.Kind == DoSaveWish {
