@@ -25,10 +25,3 @@ func IsManagerVariable(name string) bool {
 		return name == known || open && strings.HasPrefix(name, beginning)
 	})
 }
-
-func withoutManager(env []string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		return IsManagerVariable(name)
-	})
-}

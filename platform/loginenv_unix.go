@@ -189,6 +189,13 @@ func cutBetween(b, open, end []byte) (inner, after []byte, ok bool) {
 	return bytes.Cut(b, end)
 }
 
+func withoutManager(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
+		name, _, _ := strings.Cut(entry, "=")
+		return IsManagerVariable(name)
+	})
+}
+
 // checkLogin refuses what no login shell that works exports, and leaves out what
 // stands there for the question alone.
 func checkLogin(env []string) ([]string, error) {
