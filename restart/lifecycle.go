@@ -245,12 +245,19 @@ func (t *tx) close(s *session) error {
 // written can't be consented to before Park has confirmed it. Doing it again adds
 // what has become active since.
 func (l *Ledger) Suspend(ctx context.Context, active []string, at int64) error {
+	return l.SuspendIn(ctx, "", active, at)
+}
+
+// SuspendIn is Suspend for the sessions of one incarnation. It fails, and changes
+// nothing, when another one runs by now: what waits since the end of the one that was
+// asked must not count as at work in its successor. "" takes whichever runs.
+func (l *Ledger) SuspendIn(ctx context.Context, incarnation string, active []string, at int64) error {
 	return l.change(ctx, func(t *tx) error {
 		inc, err := t.running()
 		if err != nil {
 			return err
 		}
-		if inc == nil {
+		if inc == nil || incarnation != "" && inc.ID != incarnation {
 			return fmt.Errorf("cannot suspend: no incarnation runs")
 		}
 		return t.eachAtWork(active, func(s *session, isActive bool) error {

@@ -187,6 +187,29 @@ func TestSuspendTakesTheActiveAndNoOther(t *testing.T) {
 	b.journaled("ses_1", whatSuspended)
 }
 
+// TestSuspendInAnotherIncarnation: what waits must not count as at work in a successor.
+func TestSuspendInAnotherIncarnation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.apply(EventStarted, "ses_1", 2000)
+	b.park()
+	b.begin("inc2", 6000)
+	was := b.wants("ses_1 pending")
+	if err := b.SuspendIn(t.Context(), "inc1", []string{"ses_1"}, 6100); err == nil {
+		t.Error("it was suspended in an incarnation that has ended")
+	}
+	if got := b.wants("ses_1 pending"); got[0].SuspendedAt != was[0].SuspendedAt || got[0].Announced {
+		t.Errorf("now %+v", got)
+	}
+	b.apply(EventStarted, "ses_2", 6200)
+	b.must(b.SuspendIn(t.Context(), "inc2", []string{"ses_2"}, 6300))
+	for _, s := range b.wants("ses_1 pending", "ses_2 blocked") {
+		if s.Announced != (s.ID == "ses_2") {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 func TestUnsuspendMakesClaimsAgain(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -21,6 +21,9 @@ type Suspension struct {
 	Resumes     int    `json:"resumes"`
 	ClaimedAt   int64  `json:"claimedAt,omitempty"` // when its execution had started, by the server's clock (Unix ms)
 	Attempts    int    `json:"attempts,omitempty"`  // parked claim: the server's own count
+	// Announced says that it was written down for an end of its server that hasn't come:
+	// that still runs, and the session at work in it.
+	Announced bool `json:"announced,omitempty"`
 }
 
 // JournalEntry is one line of the journal.
@@ -173,7 +176,7 @@ func (l *Ledger) Pending(ctx context.Context) ([]Suspension, error) {
 // show makes what is shown of a head; members are itself and what waits under it.
 func show(s *session, members []*session, jobs map[string][]Job, inc *Incarnation) Suspension {
 	v := Suspension{ID: s.ID, SuspendedAt: s.suspension(), Cause: s.Cause, State: s.state(inc), Reason: s.reason(inc),
-		Description: s.description(), Jobs: []Job{}, Resumes: s.Resumes, ClaimedAt: s.Claimed, Attempts: s.Attempts}
+		Description: s.description(), Jobs: []Job{}, Resumes: s.Resumes, ClaimedAt: s.Claimed, Attempts: s.Attempts, Announced: s.ending(inc)}
 	v.Children = []string{}
 	v.Jobs = append(v.Jobs, jobs[s.ID]...)
 	slices.SortFunc(members, func(a, b *session) int { return cmp.Compare(a.ID, b.ID) })

@@ -103,6 +103,7 @@ func (s *supervisor) pending(ctx context.Context) ([]control.Suspension, error) 
 	if err != nil {
 		return nil, err
 	}
+	list = s.withoutAnnounced(list)
 	out := make([]control.Suspension, len(list))
 	for i, p := range list {
 		out[i] = present(p)

@@ -72,8 +72,11 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
 	}
 	c.aborts.Lock()
 	active = slices.DeleteFunc(active, func(id string) bool { return s.isAborted(c, id) })
-	err = ledger.Suspend(context.WithoutCancel(ctx), active, asked)
+	err = ledger.SuspendIn(context.WithoutCancel(ctx), c.ID, active, asked)
 	c.aborts.Unlock()
+	if err != nil && c.ended() {
+		return // all of it is parked
+	}
 	if err != nil {
 		s.Log.Error("what is active could not be written to the ledger", "error", err)
 	}

@@ -64,6 +64,7 @@ type Options struct {
 	Policy  Policy       // zero takes DefaultPolicy
 	Manager Manager      // who keeps us running; nil when nobody does
 	Program string       // our own, as ThisProgram has it, to notice when it is replaced; "" doesn't
+	Power   PowerSource  // what the machine is about to do; nil is platform.WatchPower
 
 	// LoginEnvironment gives the server what the user's login shell exports too: a
 	// service manager gives little.
@@ -153,6 +154,7 @@ func Run(ctx context.Context, o Options) error {
 		s.workers.Go(s.watchOwn)
 	}
 	s.workers.Go(s.watchProgram)
+	s.workers.Go(s.attendPower)
 	s.workers.Go(s.attendUpgrades)
 	s.loop(ctx)
 	end()

@@ -73,6 +73,7 @@ func newBed(t testing.TB, env map[string]string) *bed {
 		Version: "test", Paths: paths, Config: cfg,
 		Environ: []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH")},
 		Log:     slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Power:   func(context.Context, *slog.Logger, func(platform.PowerEvent)) {}, // this machine's own is none of ours
 	}
 	return b
 }

@@ -28,6 +28,7 @@ type Client struct {
 	wire     *wire
 	api      api
 	patience time.Duration
+	again    chan struct{} // holds one when Events is to connect anew
 }
 
 var _ restart.Server = (*Client)(nil)
@@ -55,7 +56,7 @@ type api interface {
 
 // Connect makes a client of the server. No request is sent yet.
 func Connect(inc Incarnation) *Client {
-	c := &Client{Text: ContinueText, wire: newWire(inc), patience: lookupPatience}
+	c := &Client{Text: ContinueText, wire: newWire(inc), patience: lookupPatience, again: make(chan struct{}, 1)}
 	if inc.Generation == V1 {
 		c.api = newV1(c.wire)
 	} else {

@@ -30,18 +30,55 @@ var errSilentStream = errors.New("the event stream fell silent")
 // not block: a server drops a slow reader. Only one Events at a time.
 func (c *Client) Events(ctx context.Context, handle func(restart.Event), resync func(context.Context) error) error {
 	quiet := coalesce(handle)
-	for pause := firstReconnect; ; pause = min(pause*2, lastReconnect) {
+	pause := firstReconnect
+	for {
 		began := time.Now()
-		_ = c.stream(ctx, quiet, resync) // why it ended changes nothing: health tells how the server is
-		if time.Since(began) > lastReconnect {
+		cut := c.streamOnce(ctx, quiet, resync)
+		switch {
+		case cut: // the pause is for a server that doesn't want us
+			pause = firstReconnect
+			continue
+		case time.Since(began) > lastReconnect:
 			pause = firstReconnect
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-c.again:
+			pause = firstReconnect
 		case <-time.After(pause):
+			pause = min(pause*2, lastReconnect)
 		}
 	}
+}
+
+// Reconnect has Events give up the connection that it holds, or the pause that it
+// makes, and connect at once: whether a connection has outlived the machine's sleep
+// can't be seen by it.
+func (c *Client) Reconnect() {
+	select {
+	case c.again <- struct{}{}:
+	default: // it is asked for already
+	}
+}
+
+// streamOnce is stream, which Reconnect cuts.
+func (c *Client) streamOnce(ctx context.Context, emit func(restart.Event), resync func(context.Context) error) (cut bool) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	over, wasCut := make(chan struct{}), make(chan bool)
+	go func() {
+		select {
+		case <-c.again:
+			cancel()
+			wasCut <- true
+		case <-over:
+			wasCut <- false
+		}
+	}()
+	_ = c.stream(ctx, emit, resync) // why it ended changes nothing: health tells how the server is
+	close(over)
+	return <-wasCut
 }
 
 // stream holds one connection until it ends.

@@ -178,6 +178,49 @@ func (p *pipes) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: r, Request: req}, nil
 }
 
+// TestReconnect: a connection that seems well is given up at once, and so is the pause
+// between attempts.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := &pipes{opened: make(chan *io.PipeWriter, 1)}
+		c := Connect(Incarnation{Generation: V2, URL: "http://127.0.0.1:1"})
+		c.wire.http.Transport = server
+		ctx, cancel := context.WithCancel(t.Context())
+		resyncs := 0
+		ended := make(chan error, 1)
+		go func() { ended <- c.Events(ctx, discard, func(context.Context) error { resyncs++; return nil }) }()
+		<-server.opened
+		synctest.Wait()
+		asked := time.Now()
+		c.Reconnect()
+		second := <-server.opened
+		synctest.Wait()
+		if d := time.Since(asked); d != 0 || resyncs != 2 {
+			t.Errorf("connected anew after %s, %d resynchronisations", d, resyncs)
+		}
+		server.refuse.Store(true)
+		_ = second.Close()
+		time.Sleep(30 * time.Second) // it pauses for 5 s at a time by now
+		synctest.Wait()
+		server.refuse.Store(false)
+		asked = time.Now()
+		c.Reconnect()
+		<-server.opened
+		if d := time.Since(asked); d != 0 {
+			t.Errorf("the pause went on for %s", d)
+		}
+		c.Reconnect()
+		<-server.opened
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		c.Reconnect() // nobody listens any more
+		c.Reconnect()
+	})
+}
+
 func TestEventsGiveUpASilentConnection(t *testing.T) {
 	t.Parallel()
 	for generation, beat := range map[Generation]time.Duration{V1: 10 * time.Second, V2: 15 * time.Second} {
