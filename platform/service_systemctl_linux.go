@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -54,7 +55,8 @@ func (c systemctl) run(ctx context.Context, limit time.Duration, args ...string)
 	}
 	out, err := c.tool(ctx, limit, "systemctl", append([]string{manager, "--no-pager", "--no-ask-password"}, args...)...)
 	if err != nil {
-		err = fmt.Errorf("%s: %w", c.command(args...), err)
+		words := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "--") })
+		err = fmt.Errorf("%s: %w", c.command(words...), err)
 	}
 	return out, err
 }
