@@ -369,7 +369,7 @@ func (m *machine) must(t *testing.T, argv ...string) string {
 func (m *machine) report(t *testing.T) {
 	t.Helper()
 	if m.leader != 0 {
-		t.Logf("journal:\n%s", tail(m.root("journalctl", "--no-pager", "-o", "short-precise", "--no-hostname", "-n", "200").stdout, 200))
+		t.Logf("journal:\n%s", tail(m.root("journalctl", "--no-pager", "-o", "short-precise", "--no-hostname", "-n", "300").stdout, 300))
 		t.Logf("processes:\n%s", m.root("ps", "-u", userName, "-o", "pid,ppid,unit,stat,args").stdout)
 	}
 	for _, name := range []string{home + "/.local/state/intermission/log/intermission.log", "/root/.local/state/intermission/log/intermission.log"} {

@@ -24,8 +24,8 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "lab: a killed run left what can't be removed:", err)
 	}
 	defer func() { // of whatever the tests have built
-		if false {
-			_=0
+		if built.dir != "" {
+			os.RemoveAll(built.dir)
 		}
 	}()
 	return m.Run()
@@ -45,9 +45,9 @@ func missing() []string {
 		}
 	}
 	for pattern, from := range map[string]string{
-		"/usr/lib/systemd/user/dbus.socket":         "dbus-user-session",
-		"/usr/lib/*/security/pam_systemd.so":        "libpam-systemd",
-		"/usr/lib/polkit-1/polkitd":                 "polkitd",
+		"/usr/lib/systemd/user/dbus.socket":              "dbus-user-session",
+		"/usr/lib/*/security/pam_systemd.so":             "libpam-systemd",
+		"/usr/lib/polkit-1/polkitd":                      "polkitd",
 		"/usr/lib/systemd/system/systemd-logind.service": "systemd",
 	} {
 		if found, _ := filepath.Glob(pattern); len(found) == 0 {

@@ -1,0 +1,73 @@
+//go:build linux
+
+package lab
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestReboot is the story of the product: a machine that reboots while sessions are
+// at work, and nobody's consent.
+func TestReboot(t *testing.T) {
+	m, s := newInstalled(t, newVersion)
+	s.serviceUp(t, "--linger")
+	one, two := m.begin(t, "one"), m.begin(t, "two")
+	requests := len(m.requests(t))
+
+	m.reboot(t)
+	m.serving(t)
+	m.quiet(t, requests)
+	m.wantPending(t, "shutdown", one, two)
+	m.unitIs(t, "StatusText", "running, 2 sessions pending")
+	wantOrderedEnd(t, m)
+	m.resumeOne(t, one)
+	m.wantPending(t, "shutdown", two)
+
+	// A server that takes its time gets it.
+	m.fault(t, "slow-stop=4s")
+	three := m.begin(t, "three")
+	requests = len(m.requests(t))
+	if took := m.poweroff(t); took < 4*time.Second || took > 15*time.Second {
+		t.Errorf("with a server that takes four seconds the machine took %v to go down", took)
+	}
+	m.fault(t, "")
+	m.boot(t)
+	m.serving(t)
+	m.quiet(t, requests)
+	m.wantPending(t, "shutdown", two, three)
+	wantOrderedEnd(t, m)
+
+	// One that doesn't end by itself is killed, well before systemd would do that to us.
+	m.write(t, home+"/.config/intermission/config.toml", "[server]\nstop_timeout = \"5s\"\n", 0o600)
+	m.must(t, "systemctl", "restart", fmt.Sprintf("user@%d.service", m.uid))
+	m.serving(t)
+	m.fault(t, "ignore-term,ignore-stop")
+	four := m.begin(t, "four")
+	requests = len(m.requests(t))
+	if took := m.poweroff(t); took > 20*time.Second {
+		t.Errorf("with a server that has to be killed after five seconds the machine took %v to go down", took)
+	}
+	m.fault(t, "")
+	m.boot(t)
+	m.serving(t)
+	m.quiet(t, requests)
+	m.wantPending(t, "shutdown", two, three, four)
+	wantOrderedEnd(t, m)
+}
+
+// wantOrderedEnd holds the last boot's journal to the order in which everything has
+// to end: logind announces and waits, and the supervisor alone is told to stop.
+func wantOrderedEnd(t *testing.T, m *machine) {
+	t.Helper()
+	wantOrder(t, m.journal(t, -1),
+		"systemd-logind: The system will ",
+		`intermission: msg="the machine's power" event=shutdown`,
+		"systemd-logind: System is ",
+		"intermission: the server is stopping",
+		"intermission: the server is stopped",
+		"systemd: Stopped intermission.service",
+		fmt.Sprintf("systemd: Stopped user@%d.service", m.uid),
+	)
+}

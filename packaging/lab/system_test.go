@@ -1,0 +1,66 @@
+//go:build linux
+
+package lab
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestSystemUnit is the service that an administrator installs for a user: it runs
+// from boot on, and as that user.
+func TestSystemUnit(t *testing.T) {
+	m := newMachine(t)
+	m.installPackage(t, newVersion)
+	m.installOpenCode(t)
+	before := m.below(t, "/etc/systemd", "/root/.config", "/var/lib/systemd/linger")
+	for _, args := range [][]string{
+		{"service", "install"},
+		{"service", "install", "--system"},
+		{"service", "install", "--system", "--user", "root"},
+		{"service", "install", "--system", "--user", "nobody-of-this-name"},
+	} {
+		if r := m.root(append([]string{"intermission"}, args...)...); r.exit == 0 || r.stderr == "" {
+			t.Errorf("%q as root: %v", args, r)
+		}
+	}
+	if after := m.below(t, "/etc/systemd", "/root/.config", "/var/lib/systemd/linger"); !slices.Equal(before, after) {
+		t.Errorf("refused installations have left %q, there was %q", after, before)
+	}
+
+	m.must(t, "intermission", "service", "install", "--system", "--user", userName)
+	m.must(t, "intermission", "service", "start")
+	st := m.serving(t)
+	m.runsAsUser(t, st)
+	one, two := m.begin(t, "one"), m.begin(t, "two")
+	requests := len(m.requests(t))
+
+	m.reboot(t)
+	m.runsAsUser(t, m.serving(t))
+	m.quiet(t, requests)
+	m.wantPending(t, "shutdown", one, two)
+	wantOrder(t, m.journal(t, -1),
+		"systemd-logind: System is ",
+		"systemd: Stopping intermission.service",
+		"systemd: Stopped intermission.service")
+	m.resumeOne(t, one)
+	m.must(t, "intermission", "service", "uninstall")
+	if left := m.servers(); len(left) > 0 {
+		t.Errorf("servers %v outlive the uninstallation", left)
+	}
+	if after := m.below(t, "/etc/systemd"); strings.Contains(strings.Join(after, "\n"), "intermission") {
+		t.Errorf("the uninstallation has left %q", after)
+	}
+}
+
+// runsAsUser wants supervisor and server to be the user's.
+func (m *machine) runsAsUser(t *testing.T, st status) {
+	t.Helper()
+	pids := strconv.Itoa(st.Supervisor.PID) + "," + strconv.Itoa(st.Server.PID)
+	want := []string{strconv.Itoa(m.uid), strconv.Itoa(m.uid)}
+	if got := strings.Fields(m.must(t, "ps", "-o", "uid=", "-p", pids)); !slices.Equal(got, want) {
+		t.Errorf("supervisor and server run as %q, not as %q", got, want)
+	}
+}
