@@ -71,11 +71,6 @@ type Options struct {
 	LoginEnvironment bool
 	askLogin         askLogin          // for tests; nil is platform.LoginEnvironment
 	reveal           func(*supervisor) // for tests; nil is none
-
-	// LoginEnvironment gives the server what the user's login shell exports too: a
-	// service manager gives little.
-	LoginEnvironment bool
-	askLogin         askLogin // for tests; nil is platform.LoginEnvironment
 }
 
 // AlreadyRunningError says that another supervisor holds the instance lock.
