@@ -32,6 +32,9 @@ func TestConformance(t *testing.T) {
 				"went on elsewhere":       wentOnElsewhere,
 				"killed after the resume": killedAfterResume,
 				"interrupted":             interruptedByUser,
+				"handed over":             handedOver,
+				"handed over in an act":   handedOverInTheMiddle,
+				"upgraded":                upgraded,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()

@@ -36,9 +36,9 @@ func newUser(t testing.TB, make func(testing.TB, *sandbox) bed) *user {
 type status struct {
 	Supervisor struct{ PID int }
 	Server     struct {
-		State, Desired, Generation, Reason string
-		PID, Restarts                      int
-		Adopted                            bool
+		State, Desired, Generation, Reason, Available string
+		PID, Restarts                                 int
+		Adopted                                       bool
 	}
 	Sessions struct {
 		Active  []string
