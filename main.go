@@ -535,15 +535,11 @@ type serviceCommands struct {
 
 // background is the service of whoever calls.
 func (s *surroundings) background() (service.Background, error) {
-	paths, err := platform.FindPaths(s.getenv)
-	if err != nil {
-		return service.Background{}, err
-	}
 	self, err := os.Executable()
 	if err != nil {
 		return service.Background{}, fmt.Errorf("cannot find this program itself: %w", err)
 	}
-	return service.Background{Service: platform.SupervisorService(self, programVersion()).For(s.getenv), Paths: paths}, nil
+	return service.Find(context.Background(), self, programVersion(), s.getenv)
 }
 
 type serviceInstallCommand struct {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,25 @@ import (
 type Background struct {
 	platform.Service
 	Paths platform.Paths
+
+	note  string // what a person should know of the program's path
+	unfit error  // why the program can't be installed
+}
+
+// Find gives the service of whoever has this environment, for the program self, of
+// this version.
+func Find(ctx context.Context, self, version string, getenv func(string) string) (Background, error) {
+	paths, err := platform.FindPaths(getenv)
+	if err != nil {
+		return Background{}, err
+	}
+	b := Background{Paths: paths}
+	program, note, err := platform.StableProgram(ctx, self, getenv, "version")
+	if err != nil {
+		program, b.unfit = self, err
+	}
+	b.Service, b.note = platform.SupervisorService(program, version).For(getenv), note
+	return b, nil
 }
 
 // Options is what a person chooses at the installation.
@@ -44,6 +64,9 @@ const appearance = 15 * time.Second
 // Install defines the service and starts it. A supervisor that runs already, by hand
 // or of another version, leaves its server to the one that is started.
 func (b Background) Install(ctx context.Context, o Options) (platform.ServiceReport, error) {
+	if b.unfit != nil {
+		return platform.ServiceReport{}, fmt.Errorf("cannot install the service: %w", b.unfit)
+	}
 	before, _ := b.Service.Status(ctx) // what can't be told is installed anew
 	report, err := b.Service.Install(ctx, o.ServiceOptions)
 	if err != nil {
@@ -52,14 +75,20 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 	if report.Kind != platform.SystemdSystem { // whose user has an environment of his own
 		b.keepProxies(ctx, &report)
 	}
-	if o.NoStart {
+	if b.note != "" {
+		report.Next = append(report.Next, b.note)
+	}
+	if o.NoStart || report.Kind == platform.SystemdSystem && before.Running { // not ours to ask for a handover
 		return report, nil
 	}
+	report.Next = slices.DeleteFunc(report.Next, func(hint string) bool {
+		return hint == platform.HintStart || hint == platform.HintRestart
+	})
 	running, err := b.running(ctx)
 	switch {
 	case err != nil:
 		return report, err
-	case running != nil && before.Current && before.Running && before.PID == running.PID && running.Version == b.Version:
+	case running != nil && before.Current && before.Running && (before.PID == running.PID || before.PID == 0) && running.Version == b.Version:
 		report.Done = append(report.Done, fmt.Sprintf("It runs already, as process %d.", running.PID))
 		return report, nil
 	}
@@ -86,18 +115,25 @@ func (b Background) keepProxies(ctx context.Context, report *platform.ServiceRep
 }
 
 // Restart replaces the supervisor, and starts the service when none runs: the server
-// goes on, and the next supervisor adopts it.
+// goes on, and the next supervisor adopts it. One of another user, which only root can
+// restart, is stopped with its server and started.
 func (b Background) Restart(ctx context.Context) error {
 	running, err := b.running(ctx)
 	if err != nil {
 		return err
 	}
-	if running != nil {
-		client := control.Dial(b.Paths.LiveSocket())
-		defer client.Close()
-		if _, err := client.HandOver(ctx); err != nil {
-			return fmt.Errorf("the supervisor (pid %d) doesn't make room for the next: %w", running.PID, err)
+	if running == nil {
+		if st, err := b.Service.Status(ctx); err == nil && st.Running {
+			if err := b.Stop(ctx); err != nil {
+				return err
+			}
 		}
+		return b.Start(ctx)
+	}
+	client := control.Dial(b.Paths.LiveSocket())
+	defer client.Close()
+	if _, err := client.HandOver(ctx); err != nil {
+		return fmt.Errorf("the supervisor (pid %d) doesn't make room for the next: %w", running.PID, err)
 	}
 	return b.Start(ctx)
 }
@@ -107,6 +143,14 @@ func (b Background) Start(ctx context.Context) error {
 	if err := b.Service.Start(ctx); err != nil {
 		return err
 	}
+	st, err := b.Service.Status(ctx)
+	if err != nil {
+		return err
+	}
+	switch st.Kind {
+	case platform.SystemdUser, platform.SystemdSystem, platform.WindowsService:
+		return nil // it is ready, as it has told its manager
+	}
 	ctx, cancel := context.WithTimeout(ctx, appearance)
 	defer cancel()
 	for {
@@ -114,7 +158,7 @@ func (b Background) Start(ctx context.Context) error {
 		case err == nil && running != nil:
 			return nil
 		case ctx.Err() != nil:
-			return fmt.Errorf("the service was started, and its supervisor doesn't answer; see %s", b.Paths.Log)
+			return fmt.Errorf("the service was started, and its supervisor doesn't answer; look into %s", b.Paths.Log)
 		}
 		select {
 		case <-ctx.Done():
