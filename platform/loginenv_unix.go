@@ -108,10 +108,11 @@ func askLogin(ctx context.Context, shell string, given []string, budget, first t
 // all shells, in which a plain shell prints the environment that it was given. Start-up
 // files print what they like, so it stands between two marks, which the command
 // doesn't hold as they are, so that its echo is no answer. A job that a start-up file
-// has left may print into it: it is printed until two copies are the same.
+// has left may print into it: it is printed until two copies are the same, after a
+// while with pauses.
 func loginQuestion(nonce string) string {
-	return fmt.Sprintf(`/bin/sh -c 'for copy in 1 2 3 4 5; do printf %%s:%%s:env: intermission %[1]s; `+
-		`/usr/bin/env -0 2>/dev/null || env -0 2>/dev/null || env; printf %%s:%%s:end: intermission %[1]s; done'`, nonce)
+	return fmt.Sprintf(`/bin/sh -c 'for copy in 1 2 3 4 5 6 7 8 9 10 11 12; do printf %%s:%%s:env: intermission %[1]s; `+
+		`/usr/bin/env -0 2>/dev/null || env -0 2>/dev/null || env; printf %%s:%%s:end: intermission %[1]s; [ $copy -lt 3 ] || sleep 0.1 2>/dev/null; done'`, nonce)
 }
 
 // askShell runs the shell once. It ends with the answer, with the shell's output, or with ctx.
@@ -125,6 +126,9 @@ func askShell(ctx context.Context, shell string, form loginForm, given []string)
 	cmd := exec.Command(shell, append(slices.Clone(form.options), loginQuestion(nonce))...)
 	cmd.Args[0] = form.zero + cmd.Args[0]
 	cmd.Stdout = w
+	if info, err := os.Stat(lookUp(given, "HOME")); err == nil && info.IsDir() {
+		cmd.Dir = lookUp(given, "HOME") // where a login begins: some set variables by the directory
+	}
 	cmd.Env = append(withoutManager(given), forQuestion...)
 	// A session of its own: an interactive shell would otherwise take the terminal, or be stopped by it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

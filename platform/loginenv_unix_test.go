@@ -231,7 +231,7 @@ func TestLoginEnvironmentOfRealShells(t *testing.T) {
 			env, err := askLogin(t.Context(), program, given, patience, patience)
 			must(t, err)
 			for name, want := range map[string]string{
-				"LINES_OF": "a\n=b\nPATH=/wrong", "GREETING": `it's "me" <intermission>`, "GIVEN": "1", "ASKED": "1", "NOTIFY_SOCKET": "", LoginAsking: "", "TERM": "",
+				"LINES_OF": "a\n=b\nPATH=/wrong", "GREETING": `it's "me" <intermission>`, "GIVEN": "1", "ASKED": "1", "PWD": home, "NOTIFY_SOCKET": "", LoginAsking: "", "TERM": "",
 			} {
 				if got := lookUp(env, name); got != want {
 					t.Errorf("%s is %q, want %q", name, got, want)

@@ -190,7 +190,7 @@ var (
 	// ofTheMoment are right in the shell, the terminal or the connection that has them
 	// and nowhere else; a server outlives all of them.
 	ofTheMoment = []string{
-		"_", "PWD", "OLDPWD", "SHLVL",
+		"_", "PWD", "OLDPWD", "SHLVL", "A__z",
 		"TERM", "TERMCAP", "TERM_PROGRAM*", "TERM_SESSION_ID", "COLORTERM", "COLUMNS", "LINES", "VTE_VERSION", "WINDOWID",
 		"KONSOLE_*", "ITERM_*", "KITTY_*", "WEZTERM_*", "ALACRITTY_*", "GNOME_TERMINAL_*", "WT_SESSION", "WT_PROFILE_ID",
 		"TMUX", "TMUX_PANE", "STY", "ZELLIJ*",
