@@ -35,6 +35,12 @@ var ErrNotInstalled = errors.New("the service is not installed; install it with:
 // kill it: tell the supervisor itself to end, by its control API, then ask again.
 var ErrStopByControl = errors.New("only the supervisor can stop itself in order here")
 
+// What comes next after an installation, by ServiceReport; whoever does it drops the line.
+const (
+	HintStart   = "To start it now: intermission service start"
+	HintRestart = "What runs was started by the older definition; to replace it without stopping the server: intermission service restart"
+)
+
 // Service is the supervisor as a background service of one user. It never runs as
 // root or LocalSystem.
 type Service struct {
@@ -63,7 +69,7 @@ type ServiceReport struct {
 
 // ServiceStatus is what the system knows of the service.
 type ServiceStatus struct {
-	Installed  bool        `json:"installed"`
+	Installed  bool        `json:"installed"`  // what only a package brought isn't, until this user enables or starts it
 	Kind       ServiceKind `json:"kind"`       // "" when not installed
 	Definition string      `json:"definition"` // file of the unit or agent, name of the service or task
 	Program    string      `json:"program"`    // what the definition starts
@@ -74,6 +80,7 @@ type ServiceStatus struct {
 	State      string      `json:"state"`     // in the manager's own words, its status line included
 	PID        int         `json:"pid"`       // 0 when not running or not known
 	Lingering  bool        `json:"lingering"` // it runs without a login session too
+	User       string      `json:"user"`      // SystemdSystem: whose sessions they are; its supervisor answers that user alone
 }
 
 // Install defines the service and has it started at each login (or boot), over an

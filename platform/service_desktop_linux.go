@@ -54,7 +54,7 @@ func (d desktopLogin) install(context.Context, ServiceOptions) (ServiceReport, e
 	}
 	report.Done = append(report.Done, done)
 	if !d.look().Held {
-		report.Next = append(report.Next, "To start it now: intermission service start")
+		report.Next = append(report.Next, HintStart)
 	}
 	report.Next = append(report.Next, "Nobody starts it again if it dies; the next login or intermission service start does.")
 	return report, nil

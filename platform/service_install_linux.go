@@ -258,9 +258,9 @@ func (s systemdService) leaveDesktop(report *ServiceReport) error {
 func (s systemdService) whatNext(report *ServiceReport, before unitState, changed bool) {
 	switch {
 	case before.running() && changed:
-		report.Next = append(report.Next, "What runs was started by the older definition; to replace it without stopping the server: intermission service restart")
+		report.Next = append(report.Next, HintRestart)
 	case !before.running():
-		report.Next = append(report.Next, "To start it now: intermission service start")
+		report.Next = append(report.Next, HintStart)
 	}
 	if s.user && !s.host.lingers(s.host.name) {
 		report.Next = append(report.Next, "It runs while you are logged in. For from boot on and after a logout: intermission service install --linger")

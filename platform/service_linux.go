@@ -226,5 +226,5 @@ func (s Service) status(ctx context.Context) (ServiceStatus, error) {
 // the presence of a file, which is there to read when no logind answers.
 func (h serviceHost) lingers(name string) bool {
 	_, err := os.Stat(filepath.Join(h.lingering, name))
-	return err == nil
+	return err == nil && name != ""
 }

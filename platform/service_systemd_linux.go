@@ -207,6 +207,7 @@ func (s systemdService) status(ctx context.Context) (ServiceStatus, error) {
 	if !ours {
 		return st, nil
 	}
+	st.User = o.User
 	files, err := s.files(ctx, o)
 	if err != nil {
 		return st, err
@@ -270,6 +271,9 @@ func (s systemdService) start(ctx context.Context) error {
 		}
 		return err
 	}
+	if !s.user && s.host.uid != 0 {
+		return s.awaitSystem(ctx, u)
+	}
 	if u.reload { // also under one that runs: its next start is by the new definition
 		if err := s.reload(ctx); err != nil {
 			return err
@@ -281,6 +285,27 @@ func (s systemdService) start(ctx context.Context) error {
 	_, _ = s.run(ctx, systemctlLimit, "reset-failed", s.unit()) // of a unit that isn't loaded it is an error
 	if _, err := s.run(ctx, serviceStartLimit, "start", s.unit()); err != nil {
 		return s.explain(ctx, err)
+	}
+	return nil
+}
+
+// awaitSystem waits for a system unit that root's manager starts by itself, as it does
+// after a supervisor has handed over. Only root can start one that is down.
+func (s systemdService) awaitSystem(ctx context.Context, u unitState) (err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, serviceStartLimit, errors.New("it doesn't get ready"))
+	defer cancel()
+	for u.active != "active" {
+		if u.active == "inactive" || u.active == "failed" {
+			return fmt.Errorf("the unit is %s, and a system unit is root's to start: sudo intermission service start", u.words())
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond): // nothing tells those who aren't root
+		}
+		if u, err = s.ask(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }

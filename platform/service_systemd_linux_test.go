@@ -338,22 +338,44 @@ func TestSystemUnit(t *testing.T) {
 	m := newFakeManager(t)
 	m.write("is-system", "")
 	h := m.host
-	h.uid, h.name, h.system = 0, "root", m.path("config/systemd/user")
+	h.uid, h.name, h.system = 0, "root", m.path("system")
+	file := m.path("system/intermission.service")
 	s := testService()
 	s.Env = map[string]string{"HOME": "/root", "XDG_STATE_HOME": "/root/s", "INTERMISSION_CONFIG": "/etc/i.toml"}
 	if _, err := h.install(t.Context(), s, ServiceOptions{User: "alice"}); err != nil {
 		t.Fatal(err)
 	}
-	unit := m.read(m.unit())
+	unit := m.read(file)
 	if !strings.Contains(unit, "User=alice\n") || strings.Contains(unit, "root") || !strings.Contains(unit, "INTERMISSION_CONFIG") {
 		t.Error(unit)
 	}
-	_, st, err := h.installed(t.Context(), s)
-	if err != nil || !st.Installed || !st.Current || st.Kind != SystemdSystem {
+	if _, st, err := h.installed(t.Context(), s); err != nil || !st.Installed || !st.Current || st.Kind != SystemdSystem || st.User != "alice" {
 		t.Errorf("got %+v, %v", st, err)
 	}
+	// The user whose it is sees it, waits for it, and can't start it.
+	h.uid, h.name = 7, "alice"
+	k, st, err := h.installed(t.Context(), s)
+	if err != nil || st.User != "alice" || st.Kind != SystemdSystem {
+		t.Fatalf("got %+v, %v", st, err)
+	}
+	m.done()
+	if err := k.start(t.Context()); err == nil || !strings.Contains(err.Error(), "sudo intermission service start") || m.done() != "" {
+		t.Errorf("got %v", err)
+	}
+	m.write("props", "ActiveState=activating\nSubState=auto-restart\n")
+	ctx, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	if err := k.start(ctx); err == nil || ctx.Err() == nil {
+		t.Errorf("didn't wait: %v", err)
+	}
+	m.write("props", "ActiveState=active\n")
+	if err := k.start(t.Context()); err != nil || m.done() != "" {
+		t.Error(err)
+	}
+	m.write("props", "")
+	h.uid, h.name = 0, "root"
 	// One whose user is gone can go too; another's is left alone.
-	m.write("config/systemd/user/intermission.service", strings.ReplaceAll(unit, "User=alice", "User=bob"))
+	m.write("system/intermission.service", strings.ReplaceAll(unit, "User=alice", "User=bob"))
 	m.write("loaded", strings.ReplaceAll(unit, "User=alice", "User=bob"))
 	if _, err := h.install(t.Context(), s, ServiceOptions{User: "alice"}); err == nil || !strings.Contains(err.Error(), "is bob's") {
 		t.Errorf("got %v", err)
@@ -361,7 +383,7 @@ func TestSystemUnit(t *testing.T) {
 	if _, err := h.uninstall(t.Context(), s); err != nil {
 		t.Error(err)
 	}
-	if _, err := os.Stat(m.unit()); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }

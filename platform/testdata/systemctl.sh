@@ -3,6 +3,7 @@
 # unit as it was at the last daemon-reload, and enables what it knows.
 # FAKE_MANAGER is its directory: VERB.fails holds the words with which a command
 # fails, VERB.hangs makes it hang, props overrides properties, log has what was done.
+# With is-system it is the system's manager that has the unit.
 cd "$FAKE_MANAGER" || exit 9
 case ${0##*/} in
 journalctl)
@@ -29,9 +30,12 @@ if [ -e "$verb.fails" ]; then
 fi
 unit=intermission.service
 own=$PWD/config/systemd/user
+[ -z "$system" ] || own=$PWD/system
 link=$own/default.target.wants/$unit
 file=
-if [ -z "$system" ] || [ -e is-system ]; then
+have=
+[ ! -e is-system ] || have=yes
+if [ "$system" = "$have" ]; then
 	for dir in "$own" "$PWD/usr/systemd/user"; do
 		if [ -e "$dir/$unit" ]; then
 			file=$dir/$unit
