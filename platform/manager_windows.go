@@ -126,7 +126,7 @@ func (h *serviceHandler) Execute(_ []string, requests <-chan svc.ChangeRequest, 
 	patience := time.NewTimer(startPatience)
 	defer patience.Stop()
 	for {
-		changed := false
+		var changed bool
 		select {
 		case <-m.done:
 			return exitStatus(h.err)

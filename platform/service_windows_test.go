@@ -87,7 +87,7 @@ func underWine(t *testing.T) {
 	}
 }
 
-func mustDo(t *testing.T, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func mustDo(t *testing.T, err error) {
 func mustBe(t *testing.T, s Service, want ServiceStatus) ServiceStatus {
 	t.Helper()
 	st, err := s.Status(t.Context())
-	mustDo(t, err)
+	must(t, err)
 	if st.Installed != want.Installed || st.Kind != want.Kind || st.Running != want.Running || st.State != want.State || (st.PID != 0) != (want.State == "running") {
 		t.Fatalf("status %+v, want %+v", st, want)
 	}
@@ -118,7 +118,7 @@ func TestLogonTaskAtTheScheduler(t *testing.T) {
 		t.Errorf("uninstall of nothing: %v", err)
 	}
 	report, err := s.Install(t.Context(), ServiceOptions{})
-	mustDo(t, err)
+	must(t, err)
 	if report.Kind != LogonTask || len(report.Done) != 2 || !strings.Contains(report.Done[0], "--service") {
 		t.Errorf("it doesn't say which it took and why: %+v", report)
 	}
@@ -126,11 +126,11 @@ func TestLogonTaskAtTheScheduler(t *testing.T) {
 	if !st.Enabled || st.Version != s.Version || !strings.HasPrefix(st.Definition, s.Name+"-S-1-5-") {
 		t.Errorf("status %+v", st)
 	}
-	mustDo(t, s.Stop(t.Context()))
+	must(t, s.Stop(t.Context()))
 	_, err = s.Install(t.Context(), ServiceOptions{}) // over the older one
-	mustDo(t, err)
+	must(t, err)
 	_, err = s.Uninstall(t.Context())
-	mustDo(t, err)
+	must(t, err)
 	mustBe(t, s, ServiceStatus{State: "not installed"})
 }
 
@@ -144,14 +144,14 @@ func TestLogonTaskHasNoVariablesOfItsOwn(t *testing.T) {
 	}
 	mustBe(t, s, ServiceStatus{State: "not installed"})
 	k, err := registry.OpenKey(registry.CURRENT_USER, "Environment", registry.SET_VALUE)
-	mustDo(t, err)
+	must(t, err)
 	defer func() { _ = k.Close() }()
-	mustDo(t, k.SetStringValue("INTERMISSION_STATE_DIR", `D:\state`))
+	must(t, k.SetStringValue("INTERMISSION_STATE_DIR", `D:\state`))
 	defer func() { _ = k.DeleteValue("INTERMISSION_STATE_DIR") }()
 	_, err = s.Install(t.Context(), ServiceOptions{Kind: LogonTask})
-	mustDo(t, err)
+	must(t, err)
 	_, err = s.Uninstall(t.Context())
-	mustDo(t, err)
+	must(t, err)
 }
 
 func TestServiceAtTheManager(t *testing.T) {
@@ -161,7 +161,7 @@ func TestServiceAtTheManager(t *testing.T) {
 	t.Cleanup(func() { _ = scmService{s, testAccount(t)}.remove(context.Background()) })
 	o := ServiceOptions{Kind: WindowsService, AskPassword: password}
 	report, err := s.Install(t.Context(), o)
-	mustDo(t, err)
+	must(t, err)
 	if report.Kind != WindowsService || !strings.Contains(strings.Join(report.Done, "\n"), "log on as a service") {
 		t.Errorf("report %+v", report)
 	}
@@ -170,9 +170,9 @@ func TestServiceAtTheManager(t *testing.T) {
 		t.Errorf("status %+v", st)
 	}
 	h, err := scmService{s, testAccount(t)}.open(windows.SERVICE_QUERY_CONFIG)
-	mustDo(t, err)
+	must(t, err)
 	var limit, needed uint32
-	mustDo(t, windows.QueryServiceConfig2(h.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&limit)), 4, &needed))
+	must(t, windows.QueryServiceConfig2(h.Handle, windows.SERVICE_CONFIG_PRESHUTDOWN_INFO, (*byte)(unsafe.Pointer(&limit)), 4, &needed))
 	_ = h.Close()
 	if limit != uint32(ServiceStopLimit.Milliseconds()) {
 		t.Errorf("at the computer's shutdown it has %d ms", limit)
@@ -185,25 +185,25 @@ func TestServiceAtTheManager(t *testing.T) {
 	}
 	for range 2 {
 		_, err = newer.Install(t.Context(), ServiceOptions{})
-		mustDo(t, err)
+		must(t, err)
 		if st := mustBe(t, newer, stopped); !st.Current || st.Version != "1.3" {
 			t.Errorf("status %+v", st)
 		}
 	}
 	for range 2 {
-		mustDo(t, s.Start(t.Context()))
+		must(t, s.Start(t.Context()))
 		mustBe(t, s, ServiceStatus{Installed: true, Kind: WindowsService, Running: true, State: "running"})
 	}
 	for range 2 {
-		mustDo(t, s.Stop(t.Context()))
+		must(t, s.Stop(t.Context()))
 		mustBe(t, s, stopped)
 	}
-	mustDo(t, s.Start(t.Context()))
+	must(t, s.Start(t.Context()))
 	_, err = s.Uninstall(t.Context())
-	mustDo(t, err)
+	must(t, err)
 	mustBe(t, s, ServiceStatus{State: "not installed"})
 	got, err := os.ReadFile(journal)
-	mustDo(t, err)
+	must(t, err)
 	const once = "started\nthe service manager has told it to stop\nended <nil>\n"
 	if string(got) != once+once {
 		t.Errorf("it was so:\n%s", got)
@@ -248,13 +248,13 @@ func TestServiceChangesItsKind(t *testing.T) {
 	})
 	for _, kind := range []ServiceKind{LogonTask, WindowsService, LogonTask} {
 		_, err := s.Install(t.Context(), ServiceOptions{Kind: kind, AskPassword: password})
-		mustDo(t, err)
+		must(t, err)
 		st, err := s.Status(t.Context())
-		mustDo(t, err)
+		must(t, err)
 		task, err := schedulerTask{s, testAccount(t)}.status(t.Context())
-		mustDo(t, err)
+		must(t, err)
 		service, err := scmService{s, testAccount(t)}.status(t.Context())
-		mustDo(t, err)
+		must(t, err)
 		if st.Kind != kind || task.Installed == service.Installed {
 			t.Errorf("after the installation of the %s: task %t, service %t", kind, task.Installed, service.Installed)
 		}
