@@ -85,10 +85,15 @@ const deaf = "the machine's shutdown and sleep are not announced to us; we see w
 
 // complain says a fault once, until all is well again.
 func (w *powerWatch) complain(what string, err error) {
-	if !w.said[what] {
-		w.said[what] = true
-		w.log.Warn(what, "error", err)
+	if w.said[what] {
+		return
 	}
+	w.said[what] = true
+	level := slog.LevelWarn
+	if !w.delays { // who only listens misses little
+		level = slog.LevelInfo
+	}
+	w.log.Log(context.Background(), level, what, "error", err)
 }
 
 // listen is one connection, until it is lost; heard says that it was had.

@@ -16,8 +16,16 @@ import (
 
 // actor carries out what was clicked.
 type actor struct {
-	paths platform.Paths
-	self  string // this program
+	paths   platform.Paths
+	self    string // this program
+	service background
+}
+
+// background is the supervisor as the system's service: platform.Service.
+type background interface {
+	Install(context.Context, platform.ServiceOptions) (platform.ServiceReport, error)
+	Start(context.Context) error
+	Status(context.Context) (platform.ServiceStatus, error)
 }
 
 // do carries out an act, and tells what came of it.
@@ -52,11 +60,11 @@ func (a *actor) do(ctx context.Context, act Action) Done {
 	case LoginOn, LoginOff:
 		err = StartAtLogin(a.self, act.Verb == LoginOn)
 	case SetUp:
-		if err = SuperviseAtLogin(a.self, true); err == nil {
+		if _, err = a.service.Install(ctx, platform.ServiceOptions{}); err == nil {
 			err = StartAtLogin(a.self, true)
 		}
 		if err == nil {
-			err = a.supervise(ctx)
+			err = a.service.Start(ctx)
 		}
 	case StartSupervisor:
 		err = a.supervise(ctx)
@@ -98,8 +106,17 @@ func (a *actor) openLog(running bool) error {
 // startPatience is how long a supervisor may take to fail: then it is told why.
 const startPatience = 3 * time.Second
 
-// supervise starts a supervisor that outlives us.
+// supervise starts the supervisor: the service where it is installed, for whoever
+// keeps that must know of it.
 func (a *actor) supervise(ctx context.Context) error {
+	if st, err := a.service.Status(ctx); err == nil && st.Installed {
+		return a.service.Start(ctx)
+	}
+	return a.spawn(ctx)
+}
+
+// spawn starts a supervisor that outlives us.
+func (a *actor) spawn(ctx context.Context) error {
 	// What it says before its own log is open: a configuration that is wrong, another one that runs.
 	path := filepath.Join(a.paths.Log, "start.log")
 	output, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

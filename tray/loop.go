@@ -54,6 +54,7 @@ func (t *tray) run(desktop *platform.Desktop) error {
 	defer t.timer.Stop()
 
 	t.lookAgain = t.watchEntries()
+	t.attendWakes(platform.HearPower)
 	listener := &link{paths: t.Paths, log: t.Log, tell: t.hear}
 	t.workers.Go(func() {
 		if err := listener.run(t.ctx); err != nil {
@@ -103,6 +104,16 @@ func (t *tray) run(desktop *platform.Desktop) error {
 		select { // hosts are shown the menu only when it is whole
 		case <-drawn:
 		case <-t.ctx.Done():
+		}
+	})
+}
+
+// attendWakes draws anew what is older by a sleep, and sends what became due in it:
+// timers stand still meanwhile.
+func (t *tray) attendWakes(hear func(context.Context, *slog.Logger, func(platform.PowerEvent))) {
+	hear(t.ctx, t.Log, func(e platform.PowerEvent) {
+		if e == platform.PowerWake {
+			t.tell(Input{})
 		}
 	})
 }
@@ -180,6 +191,9 @@ func (t *tray) loop() {
 			t.reduce(in)
 		case in := <-t.heard:
 			t.reduce(in)
+			if in.Lost != nil {
+				t.lookAgain()
+			}
 		case <-t.timer.C:
 			t.reduce(Input{At: time.Now()})
 		case <-t.desk.opened():
@@ -283,10 +297,11 @@ func (t *tray) notify() {
 	}
 }
 
-// watchEntries tells what the system starts at login, now and whenever that changes.
-// again looks once more, should a change have been missed.
+// watchEntries tells what the system starts at login, now and whenever the tray's
+// entry changes. again looks once more: of the service nothing tells, and it matters
+// only where no supervisor runs.
 func (t *tray) watchEntries() (again func()) {
-	tray, supervisor := trayEntry(t.Self), supervisorEntry(t.Self)
+	tray := trayEntry(t.Self)
 	var looking sync.Mutex // what was read first is told first
 	look := func() {
 		looking.Lock()
@@ -296,17 +311,15 @@ func (t *tray) watchEntries() (again func()) {
 			t.Log.Warn("whether the tray starts at login is not known", "error", err)
 			return
 		}
-		installed, err := supervisor.Enabled()
-		if err != nil {
+		service, err := t.actor.service.Status(t.ctx)
+		if err != nil && t.ctx.Err() == nil {
 			t.Log.Warn("whether a supervisor is set up is not known", "error", err)
 		}
-		t.tell(Input{Entries: &Entries{Login: login, Installed: installed}})
+		t.tell(Input{Entries: &Entries{Login: login, Installed: service.Installed}})
 	}
 	t.workers.Go(look)
-	for _, entry := range []platform.Autostart{tray, supervisor} {
-		if err := entry.Watch(t.ctx, look); err != nil {
-			t.Log.Warn("changes of what starts at login won't be seen", "error", err)
-		}
+	if err := tray.Watch(t.ctx, look); err != nil {
+		t.Log.Warn("changes of what starts at login won't be seen", "error", err)
 	}
 	return func() { t.workers.Go(look) }
 }

@@ -122,8 +122,12 @@ func (v *view) header() []Item {
 	case v.Link == Linked && v.server.State != "running":
 		reason = v.server.Reason
 	}
-	if other := v.Snapshot.Status.Supervisor.Version; v.Link == Linked && other != v.Version {
-		version = fmt.Sprintf("The supervisor is version %s, this tray %s: restart the older one", restart.PlainText(other, 20), v.Version)
+	switch own := v.Snapshot.Status.Supervisor; {
+	case v.Link != Linked:
+	case own.Available != "":
+		version = fmt.Sprintf("Intermission %s runs, %s is installed; to use it: intermission service restart", restart.PlainText(own.Version, 20), restart.PlainText(own.Available, 20))
+	case own.Version != v.Version:
+		version = fmt.Sprintf("The supervisor is version %s, this tray %s: restart the older one", restart.PlainText(own.Version, 20), v.Version)
 	}
 	h := v.headline()
 	items := []Item{line("state", strings.ToUpper(h[:1])+h[1:])}
@@ -368,7 +372,12 @@ func (v *view) serverItems() []Item {
 			Submenu: true, Hidden: !up || n == 0 || busy, Items: []Item{sure},
 		}
 	}
+	newer := ""
+	if up && v.server.Available != "" {
+		newer = fmt.Sprintf("OpenCode %s is installed; restart to use it", restart.PlainText(v.server.Available, 20))
+	}
 	return []Item{
+		line("available", newer),
 		hide(act(Action{Verb: StartServer}, "Start server"), down),
 		hide(act(Action{Verb: StopServer}, "Stop server"), up && n == 0),
 		ask("stop", StopServer, "Stop server"),

@@ -135,6 +135,8 @@ func TestModel(t *testing.T) {
 	evil.LastTool = &restart.Tool{Name: "bash\n", Input: "echo \x1b]0;x\x07 hi & bye", Status: "error"}
 	other := linked(running())
 	other.Version = "1.1"
+	newer := linked(working(running(), control.Working{ID: "ses_n", Title: "Write tests", StartedAt: ago(time.Minute)}))
+	newer.Snapshot.Status.Server.Available, newer.Snapshot.Status.Supervisor.Available = "1.19.0", "1.1\u202e"
 	message := linked(running())
 	message.Message, message.said = "“Fix the login” was not resumed: its directory is gone", noon
 	silent := control.Working{ID: "ses_s", Title: "Wait for the provider", Directory: "/home/ada/src", StartedAt: ago(26 * time.Hour), ProgressAt: ago(5 * time.Hour), Quiet: true}
@@ -162,6 +164,7 @@ func TestModel(t *testing.T) {
 		"all_resumed":   linked(with(running(), stateOf("ses_r", restart.StateResuming, ""))),
 		"restarting":    under(linked(working(running(), busy)), Action{Verb: RestartServer, Shown: "ses_w"}),
 		"versions":      other,
+		"installed":     newer,
 		"message":       message,
 		"unreadable":    linked(control.Snapshot{Status: control.Status{Server: control.ServerStatus{State: "blocked", Reason: "the ledger is not open"}, Sessions: control.SessionStatus{Unknown: true}}}),
 	} {

@@ -60,7 +60,7 @@ type Options struct {
 // local time. From is included, To is not; a To before From is on the next day.
 type QuietHours struct{ From, To int }
 
-// Input is something that happened. One field is set beside At; none is a timer.
+// Input is something that happened. One field is set beside At; none is a timer, or a wake.
 type Input struct {
 	At       time.Time
 	Snapshot *control.Snapshot // the supervisor's state has changed
@@ -86,7 +86,7 @@ type Done struct {
 // Entries is what the system has about our start at login.
 type Entries struct {
 	Login     bool // the tray's entry is there, and on
-	Installed bool // the supervisor's is
+	Installed bool // the supervisor's service is
 }
 
 // Effect is something to do. One field is set.

@@ -5,8 +5,8 @@
 //	supervisor ── events ──▶ link ──┐
 //	a click ── Action ──────────────┤             ┌──▶ Model ──▶ renderer ──▶ systray
 //	an act has ended ── Done ───────┼──▶ Reduce ──┤
-//	the system's entry changed ─────┤   (State)   ├──▶ actor: API, terminal, clipboard
-//	a timer ────────────────────────┘             └──▶ notifier
+//	the system's entry changed ─────┤   (State)   ├──▶ actor: API, service, terminal, clipboard
+//	a timer, the machine's wake ────┘             └──▶ notifier
 //
 // Reduce (state.go) and Model (model.go) are pure, and so is what decides about
 // notifications (notices.go). The loop (loop.go) is their only edge: it hands
@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -58,22 +59,9 @@ func StartAtLogin(self string, on bool) error {
 	return trayEntry(self).InstallDesktopEntry(assets.LogoSVG())
 }
 
-// SuperviseAtLogin switches the start of the supervisor at login on or off.
-func SuperviseAtLogin(self string, on bool) error {
-	if on {
-		return supervisorEntry(self).Enable()
-	}
-	return supervisorEntry(self).Disable()
-}
-
 // trayEntry starts the tray at login.
 func trayEntry(self string) platform.Autostart {
 	return platform.Autostart{Name: "intermission-tray", Title: "Intermission", Comment: "Shows which AI sessions wait for your consent", Argv: []string{self, "tray"}}
-}
-
-// supervisorEntry starts the supervisor at login.
-func supervisorEntry(self string) platform.Autostart {
-	return platform.Autostart{Name: "intermission", Title: "Intermission supervisor", Comment: "Keeps the OpenCode server running", Argv: []string{self, "run", "--quiet"}}
 }
 
 // Run shows the tray until ctx ends, its user quits it, or the desktop session
@@ -107,7 +95,7 @@ func Run(ctx context.Context, c Config) error {
 		heard:   make(chan Input, 1),
 		notices: make(chan platform.Notice, 16),
 		state:   State{Options: c.Options, Now: time.Now()},
-		actor:   actor{paths: c.Paths, self: c.Self},
+		actor:   actor{paths: c.Paths, self: c.Self, service: platform.SupervisorService(c.Self, c.Version).For(os.Getenv)},
 	}
 	err = t.run(desktop)
 	cancel()
