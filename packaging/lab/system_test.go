@@ -36,14 +36,25 @@ func TestSystemUnit(t *testing.T) {
 	m.runsAsUser(t, st)
 	one, two := m.begin(t, "one"), m.begin(t, "two")
 	requests := len(m.requests(t))
+	files := m.below(t, "/etc/systemd")
+	m.must(t, "intermission", "service", "install", "--system", "--user", userName)
+	if after := m.below(t, "/etc/systemd"); !slices.Equal(files, after) {
+		t.Errorf("another installation has changed %q to %q", files, after)
+	}
+	if after := m.serving(t); after.Supervisor.PID != st.Supervisor.PID || after.Server.PID != st.Server.PID {
+		t.Errorf("over another installation %+v became %+v", st, after)
+	}
 
 	m.reboot(t)
 	m.runsAsUser(t, m.serving(t))
 	m.quiet(t, requests)
 	m.wantPending(t, "shutdown", one, two)
 	wantOrder(t, m.journal(t, -1),
+		"systemd-logind: The system will ",
+		`intermission: msg="the machine's power" event=shutdown`,
 		"systemd-logind: System is ",
-		"systemd: Stopping intermission.service",
+		"intermission: the server is stopping",
+		"intermission: the server is stopped",
 		"systemd: Stopped intermission.service")
 	m.resumeOne(t, one)
 	m.must(t, "intermission", "service", "uninstall")

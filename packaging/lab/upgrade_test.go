@@ -38,8 +38,20 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("active are %v, %v", active, err)
 	}
 
-	m.must(t, "dpkg", "--remove", "intermission")
-	if _, err := os.Stat(m.path("/usr/bin/intermission")); !os.IsNotExist(err) {
-		t.Errorf("the program is still there: %v", err)
+	// A removal ends us in order, and what was at work waits for another installation.
+	m.must(t, "dpkg", "--no-triggers", "--remove", "intermission")
+	if left := m.servers(); len(left) > 0 {
+		t.Errorf("servers %v outlive the removal", left)
 	}
+	m.unitIs(t, "ActiveState", "inactive")
+	m.unitIs(t, "Result", "success")
+	for _, name := range []string{"/usr/bin/intermission", "/usr/lib/systemd/user/intermission.service"} {
+		if _, err := os.Lstat(m.path(name)); !os.IsNotExist(err) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+	m.installPackage(t, newVersion)
+	s.serviceUp(t, "")
+	m.quiet(t, requests)
+	m.wantPending(t, "shutdown", id)
 }
