@@ -192,7 +192,7 @@ func (s *supervisor) Attach(ctx context.Context, id string) (control.Attachment,
 	}
 	argv, env := s.program().Attach(c.Incarnation, id, about.Directory)
 	maps.Copy(env, s.surroundings().forTerminal(c.Generation))
-	if path := s.program().Path(); path != pathIn(s.Environ) {
+	if path := s.program().Path(); path != cleanPath(pathIn(s.Environ)) {
 		env["PATH"] = path // what the program is run by was found there
 	}
 	return control.Attachment{Argv: argv, Dir: about.Directory, Env: env}, nil
