@@ -77,8 +77,9 @@ func handedOver(t *testing.T, u *user) {
 	}
 	let := time.Since(began)
 	u.supervisor = u.launch(t) // at once
+	u.serving(t)
+	t.Logf("the supervisor was gone after %v, the next one had adopted after %v", let, time.Since(began))
 	u.sameServer(t, before, requests, stream, shell)
-	t.Logf("the supervisor was gone after %v, and the next one started then", let)
 
 	before = u.serving(t)
 	var all sync.WaitGroup
@@ -229,4 +230,60 @@ func upgraded(t *testing.T, u *user) {
 	}
 	u.wantPending(t, shell)
 	u.down(t)
+}
+
+// TestAnotherGenerationInPlace puts v2 in the place of v1 while a session is at work in
+// it: the next supervisor adopts the v1 server all the same, and what it was doing waits
+// for consent once the user has stopped it.
+func TestAnotherGenerationInPlace(t *testing.T) {
+	t.Parallel()
+	u := newUser(t, newV1)
+	next := newClaims(t, u.sandbox).(*v2)
+	at := u.path("opencode")
+	place := func(script string) {
+		if err := os.WriteFile(at+".new", []byte("#!/bin/sh\n"+script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(at+".new", at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	place(fmt.Sprintf(`exec '%s' "$@"`, opencodeV1))
+	u.write(t, fmt.Sprintf("[server]\ncommand = [%q, \"serve\", \"--service\"]\n", at), "config", "intermission", "config.toml")
+	before := u.up(t)
+	if before.Server.Generation != "v1" {
+		t.Fatalf("%+v", before.Server)
+	}
+	command := toolCommand()
+	shell := begin(t, u.sandbox, u.bed, u.client(t), "shell", u.tool(command), "", command)
+	requests := u.requests(t)
+	place(fmt.Sprintf(`[ "$1" = --version ] && echo 2.2.0 && exit
+exec '%s' devserver "$@"`, program))
+	shown := func() error {
+		if st := u.serving(t); st.Server.Available != "2.2.0" || st.Server.Generation != "v1" {
+			return fmt.Errorf("%+v", st.Server)
+		}
+		return nil
+	}
+	eventually(t, "v2 is shown beside the v1 that runs", shown)
+	if err := u.handOver(t); err != nil {
+		t.Fatal(err)
+	}
+	u.supervisor.wait(t)
+	u.sameServerAfter(t, before, requests, shell)
+	eventually(t, "the next supervisor shows it too", shown)
+	u.supervisor.end(t, syscall.SIGKILL)
+	u.sameServerAfter(t, before, requests, shell)
+	// It isn't started: the dev server can't take over a database of the real v1.
+	if r := u.exec(t, program, "stop"); r.exit != 0 {
+		t.Fatalf("stop: %v", r)
+	}
+	if alive(before.Server.PID) || len(u.running(command)) > 0 {
+		t.Error("v1 lives on")
+	}
+	u.wantPending(t, shell)
+	if n := next.requests(t); n > 0 || u.requests(t) != requests {
+		t.Errorf("%d requests without consent", n)
+	}
+	u.supervisor.end(t, syscall.SIGTERM)
 }

@@ -53,6 +53,10 @@ func TestText(t *testing.T) {
 			{ID: "ses_c", StartedAt: ago(time.Hour).UnixMilli(), ProgressAt: ago(59 * time.Minute).UnixMilli(), Quiet: true, WaitingFor: "permission"},
 		}},
 	}
+	upgradable := Status{
+		Supervisor: SupervisorStatus{PID: 41, Version: "0.1.0", Since: ago(3 * time.Hour), Available: "0.2.0"},
+		Server:     ServerStatus{State: "running", Desired: "running", Generation: "v1", Version: "1.18.33", PID: 42, Available: "1.18.34"},
+	}
 	failing := Status{
 		Supervisor: running.Supervisor,
 		Server: ServerStatus{
@@ -86,6 +90,7 @@ func TestText(t *testing.T) {
 		"status_running":        plain.Status(running),
 		"status_running_colour": colour.Status(running),
 		"status_backoff":        plain.Status(failing),
+		"status_upgradable":     plain.Status(upgradable),
 		"pending":               plain.Pending(pending),
 		"pending_colour":        colour.Pending(pending),
 		"pending_none":          plain.Pending(Pending{}),
@@ -118,8 +123,8 @@ func TestTextOfSessionsIsCleaned(t *testing.T) {
 		"result":  text.Result(Result{ID: evil, Outcome: evil, Reason: evil}),
 		"dismiss": text.Dismissed(Dismissed{ID: evil}),
 		"status": text.Status(Status{
-			Supervisor: SupervisorStatus{Version: evil},
-			Server:     ServerStatus{State: evil, Generation: evil, Version: evil, URL: evil, Reason: evil, LastExit: &Exit{Signal: evil, Output: []string{evil}}},
+			Supervisor: SupervisorStatus{Version: evil, Available: evil},
+			Server:     ServerStatus{State: evil, Available: evil, Generation: evil, Version: evil, URL: evil, Reason: evil, LastExit: &Exit{Signal: evil, Output: []string{evil}}},
 			Sessions:   SessionStatus{Working: []Working{{ID: evil, Title: evil}}},
 		}),
 		"interrupt": text.Interrupted(Interrupted{ID: evil}),
