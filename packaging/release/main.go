@@ -26,12 +26,26 @@ type format struct {
 	build func(*release) error
 }
 
-// formats in the order in which they are built: a later one may need the files of an earlier.
+// formats in the order in which they are built. The manifests hold the checksums of
+// what came before them in the same run.
 var formats = []format{
 	{"deb", func(r *release) error { return r.linuxPackage("deb", "amd64") }},
 	{"deb-arm64", func(r *release) error { return r.linuxPackage("deb", "arm64") }},
 	{"rpm", func(r *release) error { return r.linuxPackage("rpm", "amd64") }},
 	{"rpm-arm64", func(r *release) error { return r.linuxPackage("rpm", "arm64") }},
+	{"linux", func(r *release) error { return r.archive("linux", "amd64") }},
+	{"linux-arm64", func(r *release) error { return r.archive("linux", "arm64") }},
+	{"darwin", func(r *release) error { return r.archive("darwin", "amd64") }},
+	{"darwin-arm64", func(r *release) error { return r.archive("darwin", "arm64") }},
+	{"windows", func(r *release) error { return r.archive("windows", "amd64") }},
+	{"windows-arm64", func(r *release) error { return r.archive("windows", "arm64") }},
+	{"setup", func(r *release) error { return r.installer("amd64") }},
+	{"setup-arm64", func(r *release) error { return r.installer("arm64") }},
+	{"homebrew", (*release).homebrew},
+	{"winget", (*release).winget},
+	{"aur", (*release).aur},
+	{"sbom", (*release).sbom},
+	{"sums", (*release).sums},
 }
 
 func main() {

@@ -131,3 +131,13 @@ func gitSource(ctx context.Context, root string) (source, error) {
 	}
 	return s, err
 }
+
+// pacman is Arch's form: no hyphen, and letters sort before the end.
+func (v version) pacman() string { return strings.Replace(string(v), "-", "", 1) }
+
+// windows is the form of a version resource: four numbers.
+func (v version) windows() string {
+	core, _, _ := strings.Cut(string(v), "+")
+	core, _, _ = strings.Cut(core, "-")
+	return core + ".0"
+}
