@@ -81,7 +81,7 @@ func (w *powerWatch) run(ctx context.Context) {
 }
 
 // deaf is what it means that something isn't there.
-const deaf = "the machine's shutdown and sleep are not announced to us; we see what stood before and after them. Missing is "
+const deaf = "shutdown and sleep of the machine are not announced to us: sessions are suspended at the stop only. Missing is "
 
 // complain says a fault once, until all is well again.
 func (w *powerWatch) complain(what string, err error) {
