@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -114,7 +114,7 @@ func systemdUnit(s Service, o SystemdOptions) (string, error) {
 			return "", err
 		}
 		home, err := systemdQuote(o.Home, systemdSpecifiers)
-		if err != nil || !filepath.IsAbs(o.Home) {
+		if err != nil || !path.IsAbs(o.Home) {
 			return "", errors.Join(fmt.Errorf("%q can't be the home directory of %s", o.Home, o.User), err)
 		}
 		unit = append(unit, "After=network.target", "RequiresMountsFor="+home)
@@ -139,6 +139,8 @@ func systemdUnit(s Service, o SystemdOptions) (string, error) {
 	return strings.Join(append(unit, service...), "\n") + "\n", nil
 }
 
+// Paths are Linux's also where a package is built on another system.
+//
 // The quoting follows systemd.syntax(7), systemd.service(5) under "Command lines",
 // and how systemd 252 reads it: a line is split into quoted words with C escapes,
 // then the specifiers (%) of each word are put in, and at the start the variables
@@ -159,7 +161,7 @@ func systemdQuote(s string, escape func(string) string) (string, error) {
 }
 
 func systemdCommand(argv []string) (string, error) {
-	if len(argv) == 0 || !filepath.IsAbs(argv[0]) || strings.HasSuffix(argv[0], "/") {
+	if len(argv) == 0 || !path.IsAbs(argv[0]) || strings.HasSuffix(argv[0], "/") {
 		return "", fmt.Errorf("%q: the program's path must be absolute", argv)
 	}
 	if strings.ContainsAny(argv[0], `"'\`) {
