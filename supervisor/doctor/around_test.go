@@ -154,6 +154,14 @@ func TestProxies(t *testing.T) {
 	}
 	h.env["https_proxy"] = "http://"
 	h.finds("proxies", Warning, "https_proxy", "correct")
+	delete(h.env, "https_proxy")
+	h.write("environment", "this line is "+plantedProxy+"\n")
+	if c := h.finds("proxies", Warning, "environment:1"); strings.Contains(fmt.Sprint(c), plantedProxy) {
+		t.Errorf("%+v", c)
+	}
+	must(t, os.Remove(filepath.Join(h.dir, "environment")))
+	must(t, makeFIFO(filepath.Join(h.dir, "environment")))
+	h.finds("proxies", Warning, "regular file")
 }
 
 func TestPath(t *testing.T) {

@@ -84,6 +84,9 @@ const (
 	plantedToken    = "tokentokentoken4711"
 	plantedKey      = "anthropic-key-0815-abcdefgh"
 	plantedProxy    = "proxyPa55w0rd"
+	plantedKept     = "kept-8811-secret"
+	plantedLogin    = "login\"8812-secret"
+	plantedOld      = "old-8813-secret"
 	plantedValue    = "a value of the environment"
 	plantedPrompt   = "[[slow n=6000 ms=100]] Wind up the Umbrella Corporation, quietly and before noon"
 )
@@ -95,6 +98,10 @@ func (h *home) plant(inc serverRecord) {
 	h.env["MY_SERVICE_TOKEN"] = plantedToken
 	h.env["ANTHROPIC_API_KEY"] = plantedKey
 	h.env["HTTPS_PROXY"] = "http://bob:" + plantedProxy + "@proxy:3128"
+	h.write("environment", "# kept\nKEPT_TOKEN=\""+plantedKept+"\"\n")
+	memory, err := json.Marshal(map[string]any{"login": []string{"LOGIN_KEY=" + plantedLogin}, "process": []string{"OLD_SECRET=" + plantedOld}})
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(h.paths.State, "environment.json"), memory, 0o600))
 	auth, err := json.Marshal(map[string]any{"anthropic": map[string]string{"type": "api", "key": plantedKey + "-file"}})
 	must(t, err)
 	h.write(".local/share/opencode/auth.json", string(auth))
@@ -106,7 +113,8 @@ func (h *home) plant(inc serverRecord) {
 	h.write("config.toml", fmt.Sprintf("# the password is %s\n[server]\ncommand = [%q, \"serve\", \"--service\"]\n[server.environment]\nPLAIN = %q\n%s = \"1\"\n",
 		plantedToken, self, plantedValue, asServer))
 	lines := []string{"time=2026-11-30T23:00:00Z level=INFO msg=\"a line that helps\" pid=17"}
-	for _, s := range []string{plantedPassword, plantedToken, plantedKey, plantedKey + "-file", plantedProxy, inc.Password} {
+	for _, s := range []string{plantedPassword, plantedToken, plantedKey, plantedKey + "-file", plantedProxy, inc.Password,
+		plantedKept, plantedLogin, plantedOld} {
 		basic := base64.StdEncoding.EncodeToString([]byte("opencode:" + s))
 		quoted, _ := json.Marshal(map[string]string{"what": s})
 		lines = append(lines, s, basic, url.QueryEscape(s), string(quoted), strconv.Quote(string(quoted)), "a "+s+" b",
@@ -185,7 +193,8 @@ func TestBundleHoldsNoSecret(t *testing.T) {
 	h.until("another is at work", working)
 	h.plant(h.record())
 
-	sought := []string{plantedPassword, plantedToken, plantedKey, plantedProxy, plantedValue, h.record().Password, h.dir}
+	sought := []string{plantedPassword, plantedToken, plantedKey, plantedProxy, plantedValue, h.record().Password, h.dir,
+		plantedKept, plantedLogin, plantedOld}
 	var forms []string
 	for _, s := range sought {
 		forms = append(forms, encodings(s)...)
@@ -250,6 +259,8 @@ func TestBundleOfBadFiles(t *testing.T) {
 	must(t, os.Symlink(filepath.Join(h.dir, "elsewhere"), log("tray.log")))
 	must(t, makeFIFO(log("start.log")))
 	must(t, makeFIFO(h.paths.ServerRecord))
+	must(t, makeFIFO(filepath.Join(h.paths.State, "environment.json")))
+	must(t, makeFIFO(filepath.Join(h.dir, "environment")))
 	must(t, os.WriteFile(h.paths.Ledger, []byte("no database at all"), 0o600))
 	must(t, os.WriteFile(filepath.Join(h.paths.State, "program.json"), []byte{0, 0xff, 0xfe, '\n'}, 0o600))
 	h.write("config.toml", "# "+plantedToken+"\n[server]\nport = 4096\nenvironment = {\n  A = \"hunter2\"\n[oh\nkey = \"\"\"a\nb hunter2\n")

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -25,21 +27,32 @@ type program struct {
 
 // makeEnvironment is what the server would be given.
 func (p *patient) makeEnvironment(ctx context.Context) supervisor.ServerEnvironment {
+	for _, path := range p.environmentFiles() {
+		// What would be waited for without end is not opened by others either.
+		if _, _, err := platform.ReadTail(path, 1, true); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			env := supervisor.ServerEnvironment{KeptFault: fmt.Errorf("cannot read the server's environment: %w; remove it", err)}
+			for _, entry := range append(os.Environ(), p.Process...) {
+				name, value, _ := strings.Cut(entry, "=")
+				env.Variables = append(env.Variables, supervisor.Variable{Name: name, Value: value, Origin: supervisor.FromProcess})
+			}
+			return env
+		}
+	}
 	// Only a service asks the login shell; what a terminal starts has its environment.
 	s, err := p.service()
-	env := supervisor.Environment(ctx, supervisor.EnvironmentOptions{
+	return supervisor.Environment(ctx, supervisor.EnvironmentOptions{
 		Paths: p.paths, Config: p.config, Login: err == nil && s.Installed, Process: p.Process,
 	})
-	return p.orElse(env)
+}
+
+// environmentFiles are where variables of the server are kept: those of the user, and
+// those that the supervisor and the login shell had last.
+func (p *patient) environmentFiles() []string {
+	return []string{filepath.Join(filepath.Dir(p.paths.ConfigFile), "environment"), filepath.Join(p.paths.State, "environment.json")}
 }
 
 // environ is the server's environment as a process takes it.
-func (p *patient) environ() (env []string) {
-	for _, v := range p.environment().Variables {
-		env = append(env, v.Name+"="+v.Value)
-	}
-	return env
-}
+func (p *patient) environ() []string { return p.environment().Environ() }
 
 // locate finds the program as the supervisor does, and notes how.
 func (p *patient) locate(ctx context.Context) program {

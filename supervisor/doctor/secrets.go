@@ -7,6 +7,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"intermission/platform"
@@ -50,11 +51,24 @@ func (p *patient) findSecrets() secrets {
 			s.known = append(s.known, arg)
 		}
 	}
+	for _, path := range p.environmentFiles() {
+		text, _, _ := platform.ReadTail(path, maxConfig, true)
+		for _, entry := range assignment.FindAllStringSubmatch(string(text), -1) {
+			value := entry[2]
+			if plain, err := strconv.Unquote(`"` + value + `"`); err == nil {
+				value = plain // the one file is JSON
+			}
+			s.addVariable(entry[1], strings.Trim(value, `"'`))
+		}
+	}
 	for _, path := range p.secretFiles() {
 		s.addFile(path)
 	}
 	return s
 }
+
+// assignment is NAME=VALUE, as a line or as a string of JSON.
+var assignment = regexp.MustCompile(`(?m)(?:^\s*|")(\w+)=((?:\\.|[^"\\\n])*|"[^"\n]*")`)
 
 func (s *secrets) addVariable(name, value string) {
 	if secretVariable.MatchString(name) {
