@@ -293,6 +293,11 @@ func (c *trayCommand) Run(s *surroundings) error {
 		if on {
 			text = "The tray is started at login. To start it now: intermission tray\n"
 		}
+		if on { // what stands in an entry must be there at the next login
+			if self, _, err = platform.StableProgram(context.Background(), self, s.getenv, "version"); err != nil {
+				return err
+			}
+		}
 		if err := tray.StartAtLogin(self, on); err != nil {
 			return err
 		}

@@ -11,7 +11,9 @@ import (
 func TestServiceFor(t *testing.T) {
 	t.Parallel()
 	account, err := user.Current()
-	must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	home, other := account.HomeDir, filepath.Join(account.HomeDir, "other")
 	for _, tt := range []struct {
 		name      string
