@@ -207,6 +207,9 @@ func (c *runCommand) Run(s *surroundings) error {
 	ctx, stop := untilStopped()
 	defer stop()
 	err := platform.UnderManager(ctx, "intermission", func(ctx context.Context, m *platform.ServiceManager) error {
+		if !c.Service {
+			m.NotOurs()
+		}
 		return c.supervise(ctx, s, m)
 	})
 	if errors.Is(err, supervisor.ErrHandedOver) {

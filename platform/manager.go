@@ -16,6 +16,13 @@ type ServiceManager struct {
 // Restarts tells whether the manager starts us again when we end with HandedOverStatus.
 func (m *ServiceManager) Restarts() bool { return m != nil && m.restarts }
 
+// NotOurs takes back Restarts: the definition is somebody else's, and may do otherwise.
+func (m *ServiceManager) NotOurs() {
+	if m != nil {
+		m.restarts = false
+	}
+}
+
 // Watchdog is how often Alive must be called, at most; 0 when it need not be.
 func (m *ServiceManager) Watchdog() time.Duration {
 	if m == nil {

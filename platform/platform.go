@@ -9,6 +9,8 @@
 //	the user's shell      LoginEnvironment, LoginPath
 //	the desktop           OpenDesktop, NewNotifier, OpenTerminal, OpenFile, CopyText
 //	at login              Autostart
+//	in the background     Service, SystemdUnit, UnderManager, StableProgram
+//	the machine           WatchPower, HearPower
 //
 // Three rules hold in all of it. A process is an Identity (pid, start time,
 // boot) and never a bare pid: nothing is signalled that doesn't prove its

@@ -183,6 +183,12 @@ func (b Background) Stop(ctx context.Context) error {
 // unless purge says that our files are to go too; the configuration is the user's,
 // and stays in any case.
 func (b Background) Uninstall(ctx context.Context, purge bool) (platform.ServiceReport, error) {
+	if st, err := b.Service.Status(ctx); err == nil && st.Kind == platform.SystemdSystem {
+		if purge {
+			return platform.ServiceReport{}, &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("the ledger is %s's; uninstall without --purge, and then as %s: intermission service uninstall --purge", st.User, st.User)}
+		}
+		return b.Service.Uninstall(ctx)
+	}
 	if err := b.Stop(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
 		return platform.ServiceReport{}, err
 	}
@@ -203,7 +209,7 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 	if err := purgeFiles(b.Paths); err != nil {
 		return report, err
 	}
-	report.Done = append(report.Done, "Removed the ledger and the logs in "+b.Paths.State+".")
+	report.Done = append(report.Done, "Removed the ledger and the logs in "+b.Paths.State+"; the configuration beside "+b.Paths.ConfigFile+" is yours, and stays.")
 	return report, nil
 }
 
