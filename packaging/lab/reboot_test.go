@@ -3,10 +3,17 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
+
+// toldFile is where a tool writes each time when it is told to end.
+const toldFile = home + "/told"
 
 // TestReboot is the story of the product: a machine that reboots while sessions are
 // at work, and nobody's consent.
@@ -25,9 +32,16 @@ func TestReboot(t *testing.T) {
 	m.resumeOne(t, one)
 	m.wantPending(t, "shutdown", two)
 
-	// A server that takes its time gets it.
+	// A server that takes its time gets it: the supervisor alone is told to stop, and
+	// not, in the same moment, all that works for a session.
 	m.fault(t, "slow-stop=4s")
-	three := m.begin(t, "three")
+	three := m.prompt(t, "three", "[[shell trap 'date +%s%3N >>"+toldFile+"' TERM; while :; do sleep 0.1; done]]")
+	eventually(t, "a tool at work", func() error {
+		if r := m.root("pgrep", "-f", toldFile); r.exit != 0 {
+			return errors.New("it doesn't run")
+		}
+		return nil
+	})
 	requests = len(m.requests(t))
 	if took := m.poweroff(t); took < 4*time.Second || took > 15*time.Second {
 		t.Errorf("with a server that takes four seconds the machine took %v to go down", took)
@@ -38,6 +52,7 @@ func TestReboot(t *testing.T) {
 	m.quiet(t, requests)
 	m.wantPending(t, "shutdown", two, three)
 	wantOrderedEnd(t, m)
+	wantToldLast(t, m)
 
 	// One that doesn't end by itself is killed, well before systemd would do that to us.
 	m.write(t, home+"/.config/intermission/config.toml", "[server]\nstop_timeout = \"5s\"\n", 0o600)
@@ -70,4 +85,23 @@ func wantOrderedEnd(t *testing.T, m *machine) {
 		"systemd: Stopped intermission.service",
 		fmt.Sprintf("systemd: Stopped user@%d.service", m.uid),
 	)
+}
+
+// wantToldLast wants the tool to have been told to end by its server, after the four seconds that this one takes.
+func wantToldLast(t *testing.T, m *machine) {
+	t.Helper()
+	text, err := os.ReadFile(m.path(toldFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	told, err := strconv.ParseInt(first, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range m.journal(t, -1) {
+		if e.who == "intermission" && strings.Contains(e.message, "the server is stopping") && told < e.at+3000 {
+			t.Errorf("the tool was told to end %d ms after the stop began, before its server had its time", told-e.at)
+		}
+	}
 }
