@@ -157,8 +157,13 @@ func TestAnUpgradeWaitsForBackgroundJobs(t *testing.T) {
 	s := b.startRevealed()
 	first := b.phase(Running)
 	b.prompt("[[bgshell sleep 300]]")
-	b.status("its end", func(st control.Status) bool { return len(st.Sessions.Active) == 1 })
-	b.status("its end", func(st control.Status) bool { return len(st.Sessions.Active) == 0 })
+	b.status("its end, and the job", func(st control.Status) bool {
+		s.mu.Lock()
+		db := s.database
+		s.mu.Unlock()
+		sweep, err := db.Sweep(t.Context())
+		return err == nil && len(sweep.Claims) == 0 && len(sweep.Jobs) == 1 && len(st.Sessions.Active) == 0
+	})
 	put(t, at, "2.3.0")
 	b.status("it is shown", func(st control.Status) bool { return st.Server.Available == "2.3.0" })
 	b.staysUp(s, first)
