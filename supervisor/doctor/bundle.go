@@ -114,7 +114,7 @@ func target(b BundleOptions) (path string, pack func([]file, time.Time) ([]byte,
 }
 
 func existsError(path string) error {
-	return fmt.Errorf("%s is there already; name another file, or add --overwrite", path)
+	return fmt.Errorf("%s is there already; name another file, or add --force", path)
 }
 
 // write makes the whole file appear at once, mode 0600.

@@ -217,6 +217,9 @@ func TestBundleHoldsNoSecret(t *testing.T) {
 			t.Errorf("%s doesn't hold %q:\n%s", name, wants, files[name])
 		}
 	}
+	if !strings.Contains(files["config.toml"], asServer+" = '(redacted)'") { // which is too short to be found elsewhere
+		t.Error(files["config.toml"])
+	}
 	for _, name := range []string{"status.json", "pending.json", "doctor.json", "ledger.json", "program.json"} {
 		if !json.Valid([]byte(files[name])) {
 			t.Errorf("%s is no JSON any more:\n%s", name, files[name])
@@ -295,14 +298,14 @@ func TestBundleIsNeverWrittenOverAnother(t *testing.T) {
 	link := filepath.Join(h.dir, "link.zip")
 	must(t, os.Symlink(there, link))
 	for path, says := range map[string]string{
-		"-": "standard output", "report": ".zip or .tar.gz", "": ".zip or .tar.gz", there: "--overwrite", link: "isn't a file", h.dir + "/none/b.zip": "none",
+		"-": "standard output", "report": ".zip or .tar.gz", "": ".zip or .tar.gz", there: "--force", link: "isn't a file", h.dir + "/none/b.zip": "none",
 	} {
 		if _, err := Bundle(t.Context(), h.o, Report{}, BundleOptions{Path: path}); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%q: %v", path, err)
 		}
 	}
 	// One that came while the doctor looked.
-	if err := write(there, []byte("bundle"), false); err == nil || !strings.Contains(err.Error(), "--overwrite") {
+	if err := write(there, []byte("bundle"), false); err == nil || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("%v", err)
 	}
 	if text, err := os.ReadFile(there); err != nil || string(text) != "of the user" {

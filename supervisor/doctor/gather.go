@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"intermission/platform"
 	"intermission/restart"
@@ -214,9 +215,11 @@ func (c *collection) redacted() (files []file, without []string) {
 	for _, f := range c.files {
 		readme += "  - " + f.name + "\n"
 	}
-	files = append(files, file{"README.txt", []byte(readme)})
-	for _, f := range c.files {
-		files = append(files, file{f.name, []byte(r.text(string(f.data)))})
+	files = append([]file{{"README.txt", []byte(readme)}}, c.files...)
+	var each sync.WaitGroup // a long log takes seconds
+	for i := range files {
+		each.Go(func() { files[i].data = []byte(r.text(string(files[i].data))) })
 	}
+	each.Wait()
 	return files, without
 }
