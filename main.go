@@ -238,7 +238,7 @@ func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform
 	}
 	return supervisor.Run(ctx, supervisor.Options{
 		Version: programVersion(), Paths: paths, Config: config, Log: slog.New(slog.NewTextHandler(out, nil)),
-		Manager: m, LoginEnvironment: c.Service,
+		Manager: m, LoginEnvironment: c.Service, Program: supervisor.ThisProgram(),
 	})
 }
 
