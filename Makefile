@@ -28,8 +28,10 @@ NFPM         := $(CACHE)/tools/nfpm-$(NFPM_VERSION)/nfpm
 
 # PROGRAM:PACKAGE of what the tests of the tray use.
 DESKTOP := dbus-daemon:dbus rsvg-convert:librsvg2-bin desktop-file-validate:desktop-file-utils
+# The same, of what builds the packages, and of what their tests look at them with.
+PACKAGES := makensis:nsis lintian:lintian rpm:rpm rpmlint:rpmlint rpm2cpio:rpm2cpio cpio:cpio mandoc:mandoc man:man-db zsh:zsh fish:fish
 
-.PHONY: build demo test bench lint cross opencode nfpm prerequisites clean
+.PHONY: build demo test bench lint cross opencode packages packages-check nfpm prerequisites clean
 
 build: ## the program, static, at ./intermission
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o intermission .
@@ -69,6 +71,14 @@ $(STATICCHECK):
 $(GOLANGCI):
 	GOBIN=$(@D) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
+packages: nfpm ## packages, archives, installers, manifests, checksums, into .cache/packages; VERSION=1.2.3 names the release
+	@command -v makensis >/dev/null || { echo "make packages needs makensis. Install it (Debian: sudo apt-get install nsis) and try again." >&2; exit 1; }
+	rm -rf $(CACHE)/packages
+	packaging/build.sh all '$(if $(filter command environment,$(word 1,$(origin VERSION))),$(VERSION))' $(CACHE)/packages
+
+packages-check: nfpm ## builds all packages at two places, and compares every byte
+	packaging/check.sh all '$(if $(filter command environment,$(word 1,$(origin VERSION))),$(VERSION))'
+
 nfpm: $(NFPM)
 
 $(NFPM):
@@ -79,7 +89,7 @@ $(NFPM):
 # login by the tools that define them, and on a real desktop, which lists its own needs.
 prerequisites:
 	@missing=(); \
-	[ "$$(uname)" != Linux ] || for need in $(DESKTOP); do \
+	[ "$$(uname)" != Linux ] || for need in $(DESKTOP) $(PACKAGES); do \
 	  command -v "$${need%%:*}" >/dev/null || missing+=("$${need##*:}"); \
 	done; \
 	[ "$$(uname)" != Linux ] || missing+=($$(assets/screenshots/make.sh --missing)); \

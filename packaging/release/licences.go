@@ -124,6 +124,7 @@ var marks = []struct {
 	{"BSD-3-Clause", regexp.MustCompile(`(?i)neither\s+the\s+names?\s+of`)},
 	{"ISC", regexp.MustCompile(`Permission to use, copy, modify, and(/or)? distribute this`)},
 	{"MIT", regexp.MustCompile(`Permission is hereby granted, free of charge, to any person`)},
+	{"Zlib", regexp.MustCompile(`as-is', without\s+any\s+express\s+or\s+implied\s+warranty`)},
 	{"MPL-2.0", regexp.MustCompile(`Mozilla Public License,? (Version|v\.) 2\.0`)},
 	{"blessing", regexp.MustCompile(`(?i)dedicated to the public\s+domain`)}, // SQLite's
 	{"GPL", regexp.MustCompile(`GNU (LESSER |AFFERO )?GENERAL PUBLIC LICENSE`)},

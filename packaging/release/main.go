@@ -76,6 +76,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
+	defer os.RemoveAll(r.work) //nolint:errcheck // the next build clears it
 	for _, f := range chosen {
 		if err := f.build(r); err != nil {
 			return fmt.Errorf("cannot build %s: %w", f.name, err)

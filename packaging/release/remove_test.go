@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// standIn is what a removal meets: it says when it was told to end, and ends when its
+// input does, as a supervisor does once its server has.
+func standIn() {
+	told := make(chan os.Signal, 1)
+	signal.Notify(told, syscall.SIGTERM)
+	left := make(chan struct{})
+	fmt.Println("ready")
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(left)
+	}()
+	select {
+	case <-told:
+		fmt.Println("told")
+		<-left
+	case <-left:
+		fmt.Println("let go")
+	}
+	os.Exit(0)
+}
+
+// process is a stand-in that runs.
+type process struct {
+	*exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func startStandIn(t *testing.T, program, as string) process {
+	t.Helper()
+	p := process{Cmd: exec.Command(program, "stands-in", as)}
+	var err error
+	if p.in, err = p.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.Process.Kill()
+		_ = p.Wait()
+	})
+	p.out = bufio.NewScanner(out)
+	p.says(t, "ready")
+	return p
+}
+
+// says waits for its next line.
+func (p process) says(t *testing.T, want string) {
+	t.Helper()
+	if !p.out.Scan() || p.out.Text() != want {
+		t.Fatalf("it said %q (%v), want %q", p.out.Text(), p.out.Err(), want)
+	}
+}
+
+// A removal tells the supervisors of this program alone, and waits for their end.
+func TestPackagesRemoval(t *testing.T) {
+	if _, err := os.Stat("/proc/self/exe"); err != nil {
+		t.Skip("no /proc here")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join(checkout(t), "packaging/linux/remove.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	program, other := filepath.Join(dir, "intermission"), filepath.Join(dir, "other")
+	for path, data := range map[string]string{
+		program: string(binary), other: string(binary),
+		filepath.Join(dir, "remove.sh"): strings.Replace(string(script), "program=/usr/bin/intermission", "program="+program, 1),
+	} {
+		if err := write(path, []byte(data), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	supervisor, tray := startStandIn(t, program, "run"), startStandIn(t, program, "tray")
+	status, foreign := startStandIn(t, program, "status"), startStandIn(t, other, "run")
+
+	for _, why := range [][]string{{"upgrade", "1.2.4"}, {"1"}, {"deconfigure"}, {"failed-upgrade"}} {
+		output(t, exec.Command(filepath.Join(dir, "remove.sh"), why...))
+	}
+	removal := exec.Command(filepath.Join(dir, "remove.sh"), "remove")
+	ended := make(chan error, 1)
+	go func() {
+		_, err := removal.Output()
+		ended <- err
+	}()
+	supervisor.says(t, "told")
+	tray.says(t, "told")
+	select {
+	case err := <-ended:
+		t.Fatalf("the removal went on (%v) before the supervisor had ended", err)
+	default:
+	}
+	_ = supervisor.in.Close()
+	if err := supervisor.Wait(); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	for _, p := range []process{status, foreign} {
+		_ = p.in.Close()
+		p.says(t, "let go")
+	}
+}
