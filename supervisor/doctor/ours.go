@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +75,8 @@ func (p *patient) checkDirectories(context.Context) Check {
 		detail, act := split(err)
 		return failed(act, "%s", detail)
 	}
-	return ok("%s, %s%s", p.paths.State, p.paths.Runtime, missing)
+	dirs := slices.Compact([]string{p.paths.State, p.paths.Runtime}) // they may be one
+	return ok("%s%s", strings.Join(dirs, ", "), missing)
 }
 
 // statusTimeout bounds the question to the supervisor.
