@@ -137,7 +137,7 @@ func (r *Resumer) Close() {
 	r.wg.Wait()
 }
 
-const serverEnded = "the server ended before it was resumed"
+const serverEnded = "the server or the supervisor ended before it was resumed"
 
 // Resume consents to one suspension; at names it (Unix ms), 0 means the one that
 // is pending now. It returns when the outcome is known, when the session waits
