@@ -43,6 +43,7 @@ func TestService(t *testing.T) {
 		{"installed", installed},
 		{"environment", environment},
 		{"installed again", installedAgain},
+		{"from su", fromSu},
 		{"killed", killed},
 		{"crashed", crashed},
 		{"stuck", stuck},
@@ -105,6 +106,20 @@ func installedAgain(t *testing.T, m *machine, s *session) {
 	s.must(t, "intermission service install")
 	if after := m.definitions(t); !slices.Equal(before, after) {
 		t.Errorf("the definitions changed from %q to %q", before, after)
+	}
+	if after := m.serving(t); after.Supervisor.PID != st.Supervisor.PID || after.Server.PID != st.Server.PID {
+		t.Errorf("%+v became %+v", st, after)
+	}
+}
+
+// fromSu is the service from a shell that no login has started: it has no runtime
+// directory, and another PATH.
+func fromSu(t *testing.T, m *machine, _ *session) {
+	st := m.serving(t)
+	for _, args := range [][]string{{"service", "install"}, {"service", "start"}, {"service", "status"}, {"status"}, {"pending"}} {
+		if r := m.withoutLogin(append([]string{"intermission"}, args...)...); r.exit != 0 {
+			t.Errorf("%q: %v", args, r)
+		}
 	}
 	if after := m.serving(t); after.Supervisor.PID != st.Supervisor.PID || after.Server.PID != st.Server.PID {
 		t.Errorf("%+v became %+v", st, after)

@@ -333,6 +333,11 @@ func (m *machine) user(argv ...string) result {
 		fmt.Sprintf("XDG_RUNTIME_DIR=/run/user/%d", m.uid)}, argv...)
 }
 
+// withoutLogin runs a command as the user and as su does: nothing leads to the user's manager.
+func (m *machine) withoutLogin(argv ...string) result {
+	return m.enter(m.uid, []string{searched, "HOME=" + home, "USER=" + userName, "SHELL=/bin/bash"}, argv...)
+}
+
 // enter runs a command in the machine's namespaces.
 func (m *machine) enter(uid int, env []string, argv ...string) result {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -37,7 +37,7 @@ func TestRefusedInstallation(t *testing.T) {
 	}
 	// As after su, without a login: there is no manager of the user's.
 	refused("no user manager", func(*testing.T) result {
-		return m.enter(m.uid, []string{searched, "HOME=" + home, "USER=" + userName}, "intermission", "service", "install")
+		return m.withoutLogin("intermission", "service", "install")
 	}, "loginctl enable-linger")
 
 	s := m.login(t)
