@@ -65,7 +65,7 @@ func (r *Resumer) check(ctx context.Context, up *serverUp, s Suspension) (Result
 	if f.settle {
 		return r.settled(ctx, s, f.verdict, f.reason)
 	}
-	return Result{s.ID, f.verdict, f.reason}, nil
+	return r.unlessFaster(ctx, s, Result{s.ID, f.verdict, f.reason}), nil
 }
 
 // otherDatabase names the database of a session that isn't in the running server's; "" when it is.

@@ -171,6 +171,19 @@ func (r *Resumer) Resume(ctx context.Context, id string, at int64) (Result, erro
 	return r.consume(ctx, up, s)
 }
 
+// unlessFaster is the result of a check, unless somebody else's consent to the same
+// suspension came while it was made: then it was that one's execution which was seen.
+func (r *Resumer) unlessFaster(ctx context.Context, s Suspension, result Result) Result {
+	if result.Verdict != VerdictRefused {
+		return result
+	}
+	now, pending, _, err := r.ledger.Show(ctx, s.ID)
+	if err == nil && (!pending || now.SuspendedAt != s.SuspendedAt || now.State == StateQueued || now.State == StateResuming) {
+		return Result{s.ID, VerdictAlready, "somebody else was faster"}
+	}
+	return result
+}
+
 // lastWord tells what became of the suspension at, or of the newest.
 func lastWord(journal []JournalEntry, at int64) string {
 	for _, e := range slices.Backward(journal) {

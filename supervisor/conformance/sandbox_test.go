@@ -47,6 +47,7 @@ func newSandbox(t testing.TB) *sandbox {
 		"HOME=" + s.path("home"), "TMPDIR=" + s.path("tmp"),
 		"XDG_CONFIG_HOME=" + s.path("config"), "XDG_STATE_HOME=" + s.path("state"),
 		"XDG_DATA_HOME=" + s.path("data"), "XDG_CACHE_HOME=" + s.path("cache"), "XDG_RUNTIME_DIR=" + s.path("run"),
+		"DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + s.path("nobus"), // what this machine does is no part of it
 	}
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -147,7 +147,8 @@ func (h *home) supervise(state string) (client *control.Client, stop func()) {
 	go func() {
 		ended <- supervisor.Run(ctx, supervisor.Options{
 			Version: "1.2.3", Paths: h.paths, Config: config, Environ: h.process(),
-			Log: slog.New(slog.NewTextHandler(h.t.Output(), nil)),
+			Log:   slog.New(slog.NewTextHandler(h.t.Output(), nil)),
+			Power: func(context.Context, *slog.Logger, func(platform.PowerEvent)) {}, // what this machine does is no part of it
 		})
 	}()
 	client = control.Dial(h.paths.Socket)
