@@ -61,8 +61,8 @@ func Missing() string {
 }
 
 // Start makes a Windows in dir, an empty directory, and starts it. It takes some seconds.
-func Start(ctx context.Context, dir string) (b *Bench, err error) {
-	b = &Bench{dir: dir}
+func Start(ctx context.Context, dir string) (started *Bench, err error) {
+	b := &Bench{dir: dir}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Close())
@@ -79,8 +79,19 @@ func Start(ctx context.Context, dir string) (b *Bench, err error) {
 		// Neither .NET nor a browser, which it would ask for, and nothing in a desktop's menu.
 		"WINEDLLOVERRIDES=mscoree,mshtml=;winemenubuilder.exe=d",
 	}
-	if out, err := b.Command(ctx, "wineboot", "--init").CombinedOutput(); err != nil {
+	if out, err := Output(b.Command(ctx, "wineboot", "--init")); err != nil {
 		return nil, fmt.Errorf("cannot make a Windows: %w: %s", err, out)
+	}
+	// Booted once more, so that the services that were made then are started. A Windows
+	// goes on when nobody is logged on; this one would end a moment after each program.
+	_ = b.wineserver("--kill") // it fails when none runs any more
+	for _, what := range []string{"--wait", "--persistent"} {
+		if err := b.wineserver(what); err != nil {
+			return nil, fmt.Errorf("cannot start a Windows: wineserver %s: %w", what, err)
+		}
+	}
+	if out, err := Output(b.Command(ctx, "wineboot")); err != nil {
+		return nil, fmt.Errorf("cannot boot a Windows: %w: %s", err, out)
 	}
 	if err := b.provideRandom(); err != nil {
 		return nil, err
@@ -143,25 +154,38 @@ func (b *Bench) Command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	cmd.Dir, cmd.Env = b.dir, b.env
 	// What it has started holds its output for as long as it lives.
-	cmd.WaitDelay = 10 * time.Second
+	cmd.WaitDelay = time.Second
 	return cmd
+}
+
+// Output runs a program of Command and gives what it wrote, on whichever output.
+func Output(cmd *exec.Cmd) ([]byte, error) {
+	out, err := cmd.CombinedOutput()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it has ended well, and what it has started lives on
+	}
+	return out, err
+}
+
+func (b *Bench) wineserver(what string) error {
+	program, err := find("wineserver")
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(program, what)
+	cmd.Env = b.env
+	return cmd.Run()
 }
 
 // Close ends everything that runs on this Windows, then its screen.
 func (b *Bench) Close() error {
 	var err error
 	if b.env != nil {
-		if program, missing := find("wineserver"); missing == nil {
-			for _, what := range []string{"-k", "-w"} {
-				server := exec.Command(program, what)
-				server.Env = b.env
-				// It fails when none runs, which is as wanted.
-				_ = server.Run()
-			}
-		}
+		_ = b.wineserver("--kill") // it fails when none runs, which is as wanted
+		err = b.wineserver("--wait")
 	}
 	if b.screen != nil {
-		err = b.screen.Process.Kill()
+		err = errors.Join(err, b.screen.Process.Kill())
 		_ = b.screen.Wait() // it was killed
 	}
 	return err

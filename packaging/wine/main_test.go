@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -88,9 +87,4 @@ func eventually(t *testing.T, what string, check func() error) {
 		}
 		<-tick.C
 	}
-}
-
-// lines gives the lines of a program of Windows.
-func lines(text string) []string {
-	return strings.Split(strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")), "\n")
 }

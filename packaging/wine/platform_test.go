@@ -26,7 +26,7 @@ func TestPlatform(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "platform.test.exe")
 	goForWindows(t, "test", "-c", "-overlay", removable(t), "-o", program, "./platform")
 	cmd := b.Command(t.Context(), program, "-test.v", "-test.timeout=3m", "-test.run=^("+strings.Join(names, "|")+")$")
-	out, err := cmd.CombinedOutput()
+	out, err := Output(cmd)
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
