@@ -22,16 +22,12 @@ GOLANGCI_VERSION    := v2.15.0
 STATICCHECK         := $(CACHE)/tools/staticcheck-$(STATICCHECK_VERSION)/staticcheck
 GOLANGCI            := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci-lint
 
-# What makes deb and rpm: 27 s on two cores, once. Later ones can't be built from the proxy.
-NFPM_VERSION := v2.45.2
-NFPM         := $(CACHE)/tools/nfpm-$(NFPM_VERSION)/nfpm
-
 # PROGRAM:PACKAGE of what the tests of the tray use.
 DESKTOP := dbus-daemon:dbus rsvg-convert:librsvg2-bin desktop-file-validate:desktop-file-utils
 # The same, of what builds the packages, and of what their tests look at them with.
 PACKAGES := makensis:nsis lintian:lintian rpm:rpm rpmlint:rpmlint rpm2cpio:rpm2cpio cpio:cpio mandoc:mandoc man:man-db zsh:zsh fish:fish
 
-.PHONY: build demo test bench lint cross opencode packages packages-check nfpm prerequisites clean
+.PHONY: build demo test bench lint cross opencode packages packages-check prerequisites clean
 
 build: ## the program, static, at ./intermission
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o intermission .
@@ -71,18 +67,13 @@ $(STATICCHECK):
 $(GOLANGCI):
 	GOBIN=$(@D) CGO_ENABLED=0 go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
 
-packages: nfpm ## packages, archives, installers, manifests, checksums, into .cache/packages; VERSION=1.2.3 names the release
+packages: ## packages, archives, installers, manifests, checksums, into .cache/packages; VERSION=1.2.3 names the release
 	@command -v makensis >/dev/null || { echo "make packages needs makensis. Install it (Debian: sudo apt-get install nsis) and try again." >&2; exit 1; }
 	rm -rf $(CACHE)/packages
 	packaging/build.sh all '$(if $(filter command environment,$(word 1,$(origin VERSION))),$(VERSION))' $(CACHE)/packages
 
-packages-check: nfpm ## builds all packages at two places, and compares every byte
+packages-check: ## builds all packages at two places, and compares every byte
 	packaging/check.sh all '$(if $(filter command environment,$(word 1,$(origin VERSION))),$(VERSION))'
-
-nfpm: $(NFPM)
-
-$(NFPM):
-	GOBIN=$(@D) CGO_ENABLED=0 go install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
 
 # The race detector needs a C compiler, the real server comes by npm, and works in
 # git projects. The tray is tested on a session bus, its icons and its entry at

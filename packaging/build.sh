@@ -10,5 +10,4 @@ fi
 root=$(cd "$(dirname "$0")/.." && pwd)
 out=$(realpath -m "${3:-$root/.cache/packages}")
 cd "$root"
-make --silent --no-print-directory nfpm >&2
 exec go run ./packaging/release -out "$out" -version "${2:-}" "$1"

@@ -114,7 +114,8 @@ func readLicences(dir string) (found []licence, err error) {
 	return found, nil
 }
 
-// marks are words that a licence has and the others have not.
+// marks are words that a licence has and the others have not. Those whose terms would
+// be ours too, such as the GPL's, are not among them: their modules stop the build.
 var marks = []struct {
 	spdx string
 	has  *regexp.Regexp
@@ -125,9 +126,8 @@ var marks = []struct {
 	{"ISC", regexp.MustCompile(`Permission to use, copy, modify, and(/or)? distribute this`)},
 	{"MIT", regexp.MustCompile(`Permission is hereby granted, free of charge, to any person`)},
 	{"Zlib", regexp.MustCompile(`as-is', without\s+any\s+express\s+or\s+implied\s+warranty`)},
-	{"MPL-2.0", regexp.MustCompile(`Mozilla Public License,? (Version|v\.) 2\.0`)},
+	{"MPL-2.0", regexp.MustCompile(`(?i)Mozilla Public License,? (Version|v\.) 2\.0`)},
 	{"blessing", regexp.MustCompile(`(?i)dedicated to the public\s+domain`)}, // SQLite's
-	{"GPL", regexp.MustCompile(`GNU (LESSER |AFFERO )?GENERAL PUBLIC LICENSE`)},
 }
 
 // recognise finds the licences that stand in a text, by their names in the SPDX list.

@@ -76,7 +76,8 @@ func TestMain(m *testing.M) {
 		standIn()
 	}
 	status := m.Run()
-	if dir, _ := packages(); built && dir != "" {
+	if built {
+		dir, _ := packages()
 		_ = os.RemoveAll(dir)
 	}
 	os.Exit(status)
@@ -283,12 +284,12 @@ func TestPackagesRPMLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "intermission.rpm")
+	file := filepath.Join(dir, filepath.Base(rpmFile(t)))
 	config, err := os.ReadFile(filepath.Join(checkout(t), "packaging/linux/rpmlint.toml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string]string{"bin/cpio": script, "intermission.rpm": string(data), "rpmlint.toml": string(config)} {
+	for name, content := range map[string]string{"bin/cpio": script, filepath.Base(file): string(data), "rpmlint.toml": string(config)} {
 		if err := write(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
 			t.Fatal(err)
 		}
