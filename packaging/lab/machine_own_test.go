@@ -63,6 +63,9 @@ func TestMachine(t *testing.T) {
 
 func wantGone(t *testing.T, dir string) {
 	t.Helper()
+	if dir == "" {
+		return // there was none, for the reason that was told
+	}
 	mounted, err := mountedCgroups()
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -37,22 +36,12 @@ func missing() []string {
 	if os.Geteuid() != 0 {
 		missing = append(missing, "root")
 	}
-	for program, from := range map[string]string{
-		"systemd-nspawn": "systemd-container", "nsenter": "util-linux", "dbus-daemon": "dbus", "useradd": "passwd", "dpkg-deb": "dpkg",
-	} {
-		if _, err := exec.LookPath(program); err != nil {
-			missing = append(missing, program+" (package "+from+")")
-		}
+	packages, err := exec.Command("./missing.sh").Output()
+	if err != nil {
+		missing = append(missing, fmt.Sprintf("missing.sh (%v)", err))
 	}
-	for pattern, from := range map[string]string{
-		"/usr/lib/systemd/user/dbus.socket":              "dbus-user-session",
-		"/usr/lib/*/security/pam_systemd.so":             "libpam-systemd",
-		"/usr/lib/polkit-1/polkitd":                      "polkitd",
-		"/usr/lib/systemd/system/systemd-logind.service": "systemd",
-	} {
-		if found, _ := filepath.Glob(pattern); len(found) == 0 {
-			missing = append(missing, pattern+" (package "+from+")")
-		}
+	for name := range strings.FieldsSeq(string(packages)) {
+		missing = append(missing, "the package "+name)
 	}
 	kinds, _ := os.ReadFile("/proc/filesystems")
 	for _, kind := range []string{"cgroup2", "overlay"} {
@@ -67,11 +56,17 @@ func missing() []string {
 func requireLab(t *testing.T) {
 	t.Helper()
 	if lacking := missing(); len(lacking) > 0 {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("no machine can be had without: %s", strings.Join(lacking, ", "))
-		}
-		t.Skipf("no machine can be had without: %s", strings.Join(lacking, ", "))
+		noMachine(t, "it lacks "+strings.Join(lacking, ", "))
 	}
+}
+
+// noMachine skips the test, in CI it fails.
+func noMachine(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf("no machine can be had here: %s", why)
+	}
+	t.Skipf("no machine can be had here: %s", why)
 }
 
 // pollEvery is how often a condition is looked at. Conditions cost a command in the machine.
