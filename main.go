@@ -84,6 +84,9 @@ type exitStatus int
 
 func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
 
+// ExitStatus is what a service manager is told.
+func (s exitStatus) ExitStatus() int { return int(s) }
+
 // surroundings is what a command sees of the process.
 type surroundings struct {
 	stdin          io.Reader
@@ -206,16 +209,16 @@ func (c *runCommand) Run(s *surroundings) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := untilStopped()
 	defer stop()
-	err := platform.UnderManager(ctx, "intermission", func(ctx context.Context, m *platform.ServiceManager) error {
+	return platform.UnderManager(ctx, "intermission", func(ctx context.Context, m *platform.ServiceManager) error {
 		if !c.Service {
 			m.NotOurs()
 		}
-		return c.supervise(ctx, s, m)
+		err := c.supervise(ctx, s, m)
+		if errors.Is(err, supervisor.ErrHandedOver) {
+			return exitStatus(platform.HandedOverStatus)
+		}
+		return err
 	})
-	if errors.Is(err, supervisor.ErrHandedOver) {
-		return exitStatus(platform.HandedOverStatus)
-	}
-	return err
 }
 
 func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform.ServiceManager) error {
@@ -233,7 +236,7 @@ func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform
 	}
 	defer log.Close()
 	var out io.Writer = log
-	if !c.Quiet {
+	if !c.Quiet && !(c.Service && platform.ServiceOutputLost) {
 		out = io.MultiWriter(log, s.stderr)
 	}
 	return supervisor.Run(ctx, supervisor.Options{

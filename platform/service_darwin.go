@@ -244,3 +244,6 @@ func (s Service) status(ctx context.Context) (ServiceStatus, error) {
 	}
 	return st, nil
 }
+
+// ServiceOutputLost says that what a service prints is of no use: launchd appends it to a file without end.
+const ServiceOutputLost = true

@@ -228,3 +228,6 @@ func (h serviceHost) lingers(name string) bool {
 	_, err := os.Stat(filepath.Join(h.lingering, name))
 	return err == nil && name != ""
 }
+
+// ServiceOutputLost says that what a service prints is of no use: the journal has it.
+const ServiceOutputLost = false

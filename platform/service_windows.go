@@ -174,3 +174,6 @@ func (s Service) status(ctx context.Context) (ServiceStatus, error) {
 	}
 	return st, err
 }
+
+// ServiceOutputLost says that what a service prints is of no use: nobody reads it.
+const ServiceOutputLost = true
