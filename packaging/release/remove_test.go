@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // standIn is what a removal meets: it says when it was told to end, and ends when its
@@ -116,7 +117,7 @@ func TestPackagesRemoval(t *testing.T) {
 	select {
 	case err := <-ended:
 		t.Fatalf("the removal went on (%v) before the supervisor had ended", err)
-	default:
+	case <-time.After(500 * time.Millisecond): // ten times what it takes without waiting
 	}
 	_ = supervisor.in.Close()
 	if err := supervisor.Wait(); err != nil {
