@@ -3,8 +3,9 @@
 # line each. Who isn't root has no machine, and needs none of them.
 [ "$(id -u)" -eq 0 ] || exit 0
 while read -r needed package; do
+	# A pattern, since a file's directory may be named by the architecture.
+	# shellcheck disable=SC2086
 	case $needed in
-	# An unquoted pattern: a file's directory is named by the architecture.
 	/*) ls -d $needed >/dev/null 2>&1 ;;
 	*) command -v "$needed" >/dev/null ;;
 	esac || echo "$package"
