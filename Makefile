@@ -26,6 +26,8 @@ GOLANGCI            := $(CACHE)/tools/golangci-lint-$(GOLANGCI_VERSION)/golangci
 DESKTOP := dbus-daemon:dbus rsvg-convert:librsvg2-bin desktop-file-validate:desktop-file-utils
 # The same, of what builds the packages, and of what their tests look at them with.
 PACKAGES := makensis:nsis lintian:lintian rpm:rpm rpmlint:rpmlint rpm2cpio:rpm2cpio cpio:cpio mandoc:mandoc man:man-db zsh:zsh fish:fish
+# The Windows program is tried under Wine.
+WINDOWS := wine:wine Xvfb:xvfb
 
 .PHONY: build demo test bench lint cross opencode packages packages-check prerequisites clean
 
@@ -77,13 +79,14 @@ packages-check: ## builds all packages at two places, and compares every byte
 
 # The race detector needs a C compiler, the real server comes by npm, and works in
 # git projects. The tray is tested on a session bus, its icons and its entry at
-# login by the tools that define them, and on a real desktop, which lists its own needs.
+# login by the tools that define them, and on a real desktop, which lists its own needs;
+# so does the machine with a real systemd, that only root can start.
 prerequisites:
 	@missing=(); \
-	[ "$$(uname)" != Linux ] || for need in $(DESKTOP) $(PACKAGES); do \
+	[ "$$(uname)" != Linux ] || for need in $(DESKTOP) $(PACKAGES) $(WINDOWS); do \
 	  command -v "$${need%%:*}" >/dev/null || missing+=("$${need##*:}"); \
 	done; \
-	[ "$$(uname)" != Linux ] || missing+=($$(assets/screenshots/make.sh --missing)); \
+	[ "$$(uname)" != Linux ] || missing+=($$(assets/screenshots/make.sh --missing) $$(packaging/lab/missing.sh)); \
 	command -v gcc >/dev/null || missing+=(gcc libc6-dev); \
 	command -v npm >/dev/null || missing+=(npm); \
 	command -v git >/dev/null || missing+=(git); \
