@@ -3,6 +3,7 @@
 package lab
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,17 @@ func TestSystemUnit(t *testing.T) {
 	if after := m.serving(t); after.Supervisor.PID != st.Supervisor.PID || after.Server.PID != st.Server.PID {
 		t.Errorf("over another installation %+v became %+v", st, after)
 	}
+	// The user needs no rights of root's to have the supervisor replaced.
+	if r := m.user("intermission", "service", "restart"); r.exit != 0 {
+		t.Errorf("restart by the user: %v", r)
+	}
+	m.statusWhen(t, "the next supervisor", func(now status) error {
+		if now.Supervisor.PID == st.Supervisor.PID || now.Server.PID != st.Server.PID || len(now.Sessions.Active) != 2 {
+			return fmt.Errorf("before it was %+v", st)
+		}
+		return nil
+	})
+	m.quiet(t, requests)
 
 	m.reboot(t)
 	m.runsAsUser(t, m.serving(t))
@@ -57,6 +69,17 @@ func TestSystemUnit(t *testing.T) {
 		"intermission: the server is stopped",
 		"systemd: Stopped intermission.service")
 	m.resumeOne(t, one)
+
+	// Root isn't answered by another's supervisor, and can only have it end in order.
+	if got := m.must(t, "intermission", "service", "status"); !strings.Contains(got, "as "+userName+": intermission status") {
+		t.Errorf("root is told of the supervisor: %s", got)
+	}
+	three := m.begin(t, "three")
+	requests = len(m.requests(t))
+	m.must(t, "intermission", "service", "restart")
+	m.serving(t)
+	m.quiet(t, requests)
+	m.wantPending(t, "shutdown", two, three)
 	m.must(t, "intermission", "service", "uninstall")
 	if left := m.servers(); len(left) > 0 {
 		t.Errorf("servers %v outlive the uninstallation", left)

@@ -43,10 +43,15 @@ func StatusText(st Status) string {
 			row("", "not what this intermission would install; update it with: intermission service install")
 		}
 	}
-	if st.Supervisor == nil {
-		row("supervisor", "none runs")
-	} else {
+	switch {
+	case st.Supervisor != nil:
 		row("supervisor", "pid %d, version %s, its server is %s", st.Supervisor.PID, st.Supervisor.Version, st.Server)
+	case st.Running && st.User != "":
+		row("supervisor", "pid %d, which answers %s only; as %s: intermission status", st.PID, st.User, st.User)
+	case st.Running:
+		row("supervisor", "pid %d, and doesn't answer", st.PID)
+	default:
+		row("supervisor", "none runs")
 	}
 	return b.String()
 }
