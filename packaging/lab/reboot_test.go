@@ -29,6 +29,7 @@ func TestReboot(t *testing.T) {
 	m.wantPending(t, "shutdown", one, two)
 	m.unitIs(t, "StatusText", "running, 2 sessions pending")
 	wantOrderedEnd(t, m)
+	wantForeseen(t, m)
 	m.resumeOne(t, one)
 	m.wantPending(t, "shutdown", two)
 
@@ -85,6 +86,25 @@ func wantOrderedEnd(t *testing.T, m *machine) {
 		"systemd: Stopped intermission.service",
 		fmt.Sprintf("systemd: Stopped user@%d.service", m.uid),
 	)
+}
+
+// wantForeseen wants the suspensions to have been written down while the machine waited for that, before anything was stopped.
+func wantForeseen(t *testing.T, m *machine) {
+	t.Helper()
+	var answer struct{ Pending []suspension }
+	if err := m.ask(&answer, "pending"); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range m.journal(t, -1) {
+		if e.who != "systemd-logind" || !strings.Contains(e.message, "System is ") {
+			continue
+		}
+		for _, p := range answer.Pending {
+			if p.SuspendedAt > e.at {
+				t.Errorf("%s was written down %d ms after the machine began to stop", p.ID, p.SuspendedAt-e.at)
+			}
+		}
+	}
 }
 
 // wantToldLast wants the tool to have been told to end by its server, after the four seconds that this one takes.
