@@ -163,7 +163,7 @@ func (r *Resumer) Resume(ctx context.Context, id string, at int64) (Result, erro
 	up := r.up
 	r.mu.Unlock()
 	if up == nil {
-		return Result{id, VerdictRefused, "the server is down; start it first"}, nil
+		return Result{id, VerdictRefused, "the server is down; start it first: intermission start"}, nil
 	}
 	if result, err := r.check(ctx, up, s); err != nil || result.Verdict != "" {
 		return result, err

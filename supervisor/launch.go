@@ -51,7 +51,7 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 		removeRecord(s.Paths.ServerRecord)
 	}
 	if missing != nil {
-		return Input{Kind: InRefused, Reason: missing.Error() + "; then: intermission start"}
+		return Input{Kind: InRefused, Reason: withAct(missing)}
 	}
 	if !spawn {
 		return Input{Kind: InParked}
@@ -115,6 +115,16 @@ func (s *supervisor) locate(ctx context.Context, r record) (missing, err error) 
 	return missing, nil //nolint:nilerr // what is missing is told apart
 }
 
+// withAct words why the program can't be used. Some errors name their act themselves.
+func withAct(err error) string {
+	var missing *opencode.NotFoundError
+	var unknown *opencode.UnsupportedVersionError
+	if errors.As(err, &missing) || errors.As(err, &unknown) {
+		return err.Error()
+	}
+	return err.Error() + "; mend that, and run: intermission start"
+}
+
 // prepare finds the program and opens what belongs to it: data directory, database
 // and ledger. Without all of them no server may be started; with missing none can
 // be, but what there is can be parked.
@@ -122,7 +132,7 @@ func (s *supervisor) prepare(ctx context.Context, r record) (in Input, ok bool, 
 	s.settleEnvironment(ctx)
 	missing, err := s.locate(ctx, r)
 	if err != nil {
-		return Input{Kind: InRefused, Reason: err.Error() + "; then: intermission start"}, false, nil //nolint:nilerr // the input says it
+		return Input{Kind: InRefused, Reason: withAct(err)}, false, nil //nolint:nilerr // the input says it
 	}
 	in, ok = s.openAll()
 	return in, ok, missing

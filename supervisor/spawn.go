@@ -58,7 +58,7 @@ func (s *supervisor) choosePort() (int, Input, bool) {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Config.Server.Port)))
 	if err != nil {
-		return 0, Input{Kind: InRefused, Reason: fmt.Sprintf("port %d is taken by another program; free it, or set another one as [server] port and restart the supervisor (intermission run); then: intermission start", s.Config.Server.Port)}, false
+		return 0, Input{Kind: InRefused, Reason: fmt.Sprintf("port %d is taken by another program; free it and run: intermission start, or set another one as [server] port in config.toml and run: intermission service restart", s.Config.Server.Port)}, false
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, Input{}, true
@@ -166,7 +166,7 @@ func (s *supervisor) explain(ctx context.Context, r record, st *starting, err er
 	if port := s.Config.Server.Port; port != 0 && r.Generation == opencode.V1 {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			return Input{Kind: InRefused, Reason: fmt.Sprintf("port %d is taken by another program (%s); free it, or set another one as [server] port and restart the supervisor (intermission run); then: intermission start", port, reason)}
+			return Input{Kind: InRefused, Reason: fmt.Sprintf("port %d is taken by another program (%s); free it and run: intermission start, or set another one as [server] port in config.toml and run: intermission service restart", port, reason)}
 		}
 		l.Close()
 	}

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"intermission/platform"
 )
 
 // versionTimeout bounds one `--version` or `serve --help`: the real one takes
@@ -109,12 +111,14 @@ func find(ctx context.Context, name string, cfg Config, loginPath func(context.C
 	}
 	own := env.get("PATH")
 	looked := filepath.SplitList(own)
+	var shell error
 	if program := lookIn(looked, name); program != "" {
 		return program, "", nil
 	}
 	if loginPath != nil {
 		login, err := loginPath(ctx)
 		if err != nil {
+			shell = err
 			looked = append(looked, fmt.Sprintf("the login shell's PATH (%v)", err))
 		}
 		dirs := filepath.SplitList(login)
@@ -127,7 +131,7 @@ func find(ctx context.Context, name string, cfg Config, loginPath func(context.C
 	if program := lookIn(known, name); program != "" {
 		return program, joinPaths(filepath.SplitList(own), []string{filepath.Dir(program)}), nil
 	}
-	return "", "", &NotFoundError{Command: name, Looked: distinct(append(looked, known...))}
+	return "", "", &NotFoundError{Command: name, Looked: distinct(append(looked, known...)), Shell: shell}
 }
 
 // findNamed is find for a configured path; ~ is the home directory.
@@ -173,10 +177,8 @@ func wellKnown(env environ) []string {
 		filepath.Join(home, ".local", "bin"),
 		filepath.Join(home, ".bun", "bin"),
 		filepath.Join(home, ".npm-global", "bin"),
-		filepath.Join(home, ".local", "share", "pnpm"),
-		filepath.Join(home, "Library", "pnpm"),
-		"/usr/local/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin",
 	}
+	dirs = append(dirs, platform.InstallerPlaces(home)...)
 	for _, place := range []struct{ variable, below string }{
 		{"BUN_INSTALL", "bin"}, {"PNPM_HOME", ""}, {"NPM_CONFIG_PREFIX", "bin"}, {"APPDATA", "npm"}, {"LOCALAPPDATA", "pnpm"},
 	} {

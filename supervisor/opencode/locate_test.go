@@ -253,12 +253,15 @@ func TestUnsupportedVersionShowsOneLine(t *testing.T) {
 func TestAdviceToConfigureIsWhole(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
-		&NotFoundError{Command: "opencode", Looked: []string{"/bin"}},
+		&NotFoundError{Command: "opencode", Looked: []string{"/bin", "/usr/bin"}},
 		&NotFoundError{Command: "/bin", Looked: []string{"/bin"}, Unfit: "is a directory"},
 		&UnsupportedVersionError{Program: "/bin/true", Version: "9"},
 	} {
-		if text := err.Error(); !strings.Contains(text, "config.toml") || !strings.Contains(text, "restart the supervisor (intermission run)") {
+		if text := err.Error(); !strings.Contains(text, "config.toml") || !strings.Contains(text, "run: intermission service restart") {
 			t.Errorf("%T: %s", err, text)
+		}
+		if text := err.Error(); strings.Count(text, "; ") != 1 {
+			t.Errorf("%T: what is wrong and the act can't be told apart: %s", err, text)
 		}
 	}
 }

@@ -51,12 +51,14 @@ func (i Incarnation) String() string {
 }
 
 // readAnew is what a changed configuration takes: the supervisor reads it at its start only.
-const readAnew = "restart the supervisor (intermission run)"
+const readAnew = "run: intermission service restart"
 
-// NotFoundError says that no opencode program could be found.
+// NotFoundError says that no opencode program could be found. Its text, as that of each
+// error here, is what is wrong, then "; ", then the one act.
 type NotFoundError struct {
 	Command string
 	Looked  []string // where we looked, in order
+	Shell   error    // why the login shell's PATH isn't known; nil where it is
 	Unfit   string   // why what is there can't be run: "is a directory", "is not executable"; "" when nothing is there
 }
 
@@ -64,7 +66,13 @@ func (e *NotFoundError) Error() string {
 	if e.Unfit != "" {
 		return fmt.Sprintf("%s %s; name a program as [server] command in config.toml, and %s", strings.Join(e.Looked, ", "), e.Unfit, readAnew)
 	}
-	return fmt.Sprintf("cannot find the program %q; install it, or name it as [server] command in config.toml and %s; looked in %s", e.Command, readAnew, strings.Join(e.Looked, ", "))
+	// Where it looked is a long list, which doctor shows.
+	shell := ""
+	if e.Shell != nil {
+		shell = fmt.Sprintf(" (which can't be had: %v)", e.Shell)
+	}
+	return fmt.Sprintf("cannot find the program %q on PATH, on the login shell's PATH%s or in the usual places (intermission doctor lists them);"+
+		" install it and run: intermission start, or name it as [server] command in config.toml and %s", e.Command, shell, readAnew)
 }
 
 // UnsupportedVersionError says that the program is of a version that we don't know how to supervise.
