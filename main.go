@@ -188,7 +188,9 @@ func (s *surroundings) client() (*control.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.Dial(paths.LiveSocket()), nil
+	c := control.Dial(paths.LiveSocket())
+	c.StartAct = func() string { return service.StartAct(context.Background(), s.getenv) }
+	return c, nil
 }
 
 // untilStopped gives a context that ends with SIGINT, SIGTERM, or SIGHUP when the

@@ -29,6 +29,10 @@ type Client struct {
 	path          string
 	http          *http.Client
 	answerTimeout time.Duration
+
+	// StartAct gives what a person does where no supervisor runs. It is called for
+	// that error only, and may look at how the service is installed; nil is its start.
+	StartAct func() string
 }
 
 var _ Backend = (*Client)(nil)
@@ -37,23 +41,26 @@ var _ Backend = (*Client)(nil)
 // Windows a named pipe). It connects at the first call; a call that finds nobody
 // there fails with CodeNoSupervisor.
 func Dial(path string) *Client {
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-		defer cancel()
-		conn, err := platform.Dial(ctx, path)
-		switch {
-		case errors.Is(err, platform.ErrNoListener):
-			return nil, &Error{Code: CodeNoSupervisor, Message: "no supervisor is running; start it with: intermission run"}
-		case err != nil:
-			return nil, &Error{Code: CodeFailed, Message: fmt.Sprintf("cannot reach the supervisor at %s: %v", path, err)}
+	c := &Client{path: path, answerTimeout: answerTimeout}
+	c.http = &http.Client{Transport: &http.Transport{DialContext: c.dial, DisableCompression: true}}
+	return c
+}
+
+func (c *Client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := platform.Dial(ctx, c.path)
+	switch {
+	case errors.Is(err, platform.ErrNoListener):
+		act := "start it with: intermission service start"
+		if c.StartAct != nil {
+			act = c.StartAct()
 		}
-		return conn, nil
+		return nil, &Error{Code: CodeNoSupervisor, Message: "no supervisor is running; " + act}
+	case err != nil:
+		return nil, &Error{Code: CodeFailed, Message: fmt.Sprintf("cannot reach the supervisor at %s: %v", c.path, err)}
 	}
-	return &Client{
-		path:          path,
-		http:          &http.Client{Transport: &http.Transport{DialContext: dial, DisableCompression: true}},
-		answerTimeout: answerTimeout,
-	}
+	return conn, nil
 }
 
 // Close ends idle connections.

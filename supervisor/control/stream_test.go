@@ -251,7 +251,7 @@ func TestNoSupervisor(t *testing.T) {
 	t.Parallel()
 	c := Dial(socketPath(t))
 	_, err := c.Resume(t.Context(), "ses_a", 0)
-	if e := AsError(err); e.Code != CodeNoSupervisor || e.Message != "no supervisor is running; start it with: intermission run" {
+	if e := AsError(err); e.Code != CodeNoSupervisor || e.Message != "no supervisor is running; start it with: intermission service start" {
 		t.Errorf("got %+v", e)
 	}
 }

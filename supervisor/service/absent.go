@@ -1,0 +1,32 @@
+package service
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"intermission/platform"
+)
+
+// lookPatience bounds the look at how the service is installed, on the way to an error.
+const lookPatience = 2 * time.Second
+
+// StartAct is what a person does where no supervisor runs: it depends on whether a
+// service is installed. What can't be told is told by the start of it.
+func StartAct(ctx context.Context, getenv func(string) string) string {
+	ctx, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	return startAct(os.Geteuid() == 0, func() (platform.ServiceStatus, error) {
+		return platform.SupervisorService("intermission", "").For(getenv).Status(ctx)
+	})
+}
+
+func startAct(root bool, status func() (platform.ServiceStatus, error)) string {
+	if root {
+		return "root has none: call this as the user whose sessions they are, without sudo"
+	}
+	if st, err := status(); err == nil && !st.Installed {
+		return "have one in the background: intermission service install"
+	}
+	return "start it with: intermission service start"
+}

@@ -1,0 +1,30 @@
+package service
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"intermission/platform"
+)
+
+func TestActWhereNoneRuns(t *testing.T) {
+	for _, c := range []struct {
+		root      bool
+		installed bool
+		err       error
+		want      string
+	}{
+		{want: ": intermission service install"},
+		{installed: true, want: ": intermission service start"},
+		{err: errors.New("no manager"), want: ": intermission service start"},
+		{root: true, installed: true, want: "without sudo"},
+	} {
+		got := startAct(c.root, func() (platform.ServiceStatus, error) {
+			return platform.ServiceStatus{Installed: c.installed}, c.err
+		})
+		if !strings.HasSuffix(got, c.want) {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
