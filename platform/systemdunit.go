@@ -56,8 +56,9 @@ func PackagedUnit(version string) (string, error) {
 //     the watchdog sends, goes to it alone as well.
 //   - RestartForceExitStatus: a supervisor that handed over has its successor at once.
 //     A clean exit is an end that somebody wanted: no restart.
-//   - StartLimit: who can't start for good isn't started for ever. A status of its own
-//     for that would not help: Go ends with 2 also by a panic, or by the watchdog's SIGABRT.
+//   - StartLimitIntervalSec=0: systemd never gives up. A server whose supervisor died
+//     works on unguarded, until the configuration, say, that keeps the next one from
+//     starting is mended; then that must start by itself.
 //   - TimeoutStartSec and TimeoutStopSec are written out since distributions shorten
 //     the defaults. The supervisor lengthens the start as it needs.
 //
@@ -97,8 +98,7 @@ func systemdUnit(s Service, o SystemdOptions) (string, error) {
 		"Description=" + systemdSpecifiers(cmp.Or(s.Comment, s.Title)), // the title is the unit's name
 		"Documentation=man:intermission(1)",
 		versionKey + s.Version,
-		"StartLimitIntervalSec=300",
-		"StartLimitBurst=10",
+		"StartLimitIntervalSec=0",
 	}
 	service := []string{
 		"", "[Service]",
