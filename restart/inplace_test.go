@@ -78,7 +78,7 @@ func TestADamagedLedgerIsSaidWithItsPathAndAnAct(t *testing.T) {
 	_, shown := b.Pending(t.Context())
 	_, parked := b.Park(t.Context(), b.db, ParkOptions{Database: serverDB})
 	for _, err := range []error{shown, parked} {
-		if err == nil || !strings.Contains(err.Error(), b.path+" is damaged") || !strings.Contains(err.Error(), "put back a copy") {
+		if err == nil || !strings.Contains(err.Error(), b.path+": it is damaged") || !strings.Contains(err.Error(), "put back a copy") {
 			t.Errorf("%v", err)
 		}
 	}

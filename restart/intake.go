@@ -3,6 +3,7 @@ package restart
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
@@ -94,7 +95,11 @@ func (l *Ledger) digest(ctx context.Context, done *Parked) error {
 		l.undigested.Store(false) // nobody reads, or takes in more, before this transaction has ended
 		seqs, list, err := t.intakes()
 		if err != nil {
-			return fmt.Errorf("the ledger %s holds what it can't read: %w; put back a copy of it, or move it away to begin a new one and lose the suspensions in it", l.path, err)
+			var bad *unreadableError
+			if errors.As(err, &bad) {
+				return fmt.Errorf("the ledger %s holds what it can't read: %w; "+keepAct, l.path, err)
+			}
+			return err
 		}
 		for i := range list {
 			p, err := t.parking(list[i].options(), done, "WHERE id IN (SELECT value FROM json_each(?))", ids(list[i].Watched))
@@ -134,6 +139,18 @@ func (l *Ledger) digestFirst(ctx context.Context) error {
 	return l.digest(ctx, &Parked{})
 }
 
+// unreadableError says that what an intake holds is no intake.
+type unreadableError struct {
+	seq int64
+	err error
+}
+
+func (e *unreadableError) Error() string {
+	return fmt.Sprintf("what was parked at last can't be read (intake %d): %v", e.seq, e.err)
+}
+
+func (e *unreadableError) Unwrap() error { return e.err }
+
 // intakes gives what was taken in and not digested, in its order.
 func (t *tx) intakes() (seqs []int64, list []intake, err error) {
 	rows, err := t.QueryContext(t.ctx, "SELECT seq, content FROM intake ORDER BY seq")
@@ -149,7 +166,7 @@ func (t *tx) intakes() (seqs []int64, list []intake, err error) {
 			return nil, nil, err
 		}
 		if err := json.Unmarshal(content, &in); err != nil {
-			return nil, nil, fmt.Errorf("what was parked at last can't be read (intake %d): %w", seq, err)
+			return nil, nil, &unreadableError{seq, err}
 		}
 		seqs, list = append(seqs, seq), append(list, in)
 	}

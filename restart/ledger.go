@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"modernc.org/sqlite" // the driver "sqlite"; pure Go, so that every platform is built without a C compiler
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Ledger is our own record of who was at work and what a person decided. Its
@@ -38,16 +37,19 @@ type Ledger struct {
 // ErrNewer when a newer intermission has written it.
 func Open(path string, now func() time.Time) (*Ledger, error) {
 	if err := prepareFile(path); err != nil {
-		return nil, fmt.Errorf("cannot open the ledger %s: %w; check that its directory is there and writable", path, err)
+		if faultOf(err) == faultNone {
+			err = fmt.Errorf("%w; check that its directory is there and writable", err)
+		}
+		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, Explain(path, err))
 	}
 	db, err := sql.Open("sqlite", dataSource(path))
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
-	if err := prepareSchema(db); err != nil {
+	if err := prepareSchema(path, db); err != nil {
 		_ = db.Close()
-		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
+		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, Explain(path, err))
 	}
 	l := &Ledger{db: db, path: path, now: now}
 	if l.file, err = os.Stat(path); err == nil {
@@ -56,7 +58,7 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 	}
 	if err != nil {
 		_ = db.Close()
-		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
+		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, Explain(path, err))
 	}
 	return l, nil
 }
@@ -159,26 +161,31 @@ func (l *Ledger) change(ctx context.Context, f func(*tx) error) error {
 // SQLite goes on to write to a file that was removed.
 func (l *Ledger) inPlace() error {
 	info, err := os.Stat(l.path)
-	if err == nil && os.SameFile(info, l.file) && info.Size() < l.size.Load() {
-		return fmt.Errorf("the ledger %s was cut short while in use; put back a copy of it and restart intermission, or move it away and lose the suspensions in it", l.path)
-	}
-	if err != nil || !os.SameFile(info, l.file) {
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return l.located(err)
+	case err != nil || !os.SameFile(info, l.file):
 		return fmt.Errorf("the ledger %s was removed or replaced while in use; put it back, or restart intermission to begin a new one", l.path)
+	case info.Size() < l.size.Load():
+		return fmt.Errorf("the ledger %s was cut short while in use; "+keepAct+", then restart intermission", l.path)
 	}
 	l.size.Store(info.Size())
 	return nil
 }
 
-// located gives an error of SQLite the ledger's path and, where the file is bad, an act.
+// located gives an error of SQLite or of the system the ledger's path, its meaning and an act.
 func (l *Ledger) located(err error) error {
-	var bad *sqlite.Error
+	var done *explainedError
+	var e *sqlite.Error
 	switch {
-	case !errors.As(err, &bad):
+	case err == nil || errors.As(err, &done):
 		return err
-	case bad.Code()&0xff == sqlite3.SQLITE_CORRUPT || bad.Code()&0xff == sqlite3.SQLITE_NOTADB || bad.Code()&0xff == sqlite3.SQLITE_IOERR:
-		return fmt.Errorf("the ledger %s is damaged (%w); put back a copy of it and restart intermission, or move it away and lose the suspensions in it", l.path, err)
+	case faultOf(err) != faultNone:
+		return fmt.Errorf("cannot use the ledger %s: %w", l.path, Explain(l.path, err))
+	case errors.As(err, &e):
+		return fmt.Errorf("cannot use the ledger %s: %w; try again", l.path, err)
 	}
-	return fmt.Errorf("cannot use the ledger %s: %w; check that its disk is writable and has room", l.path, err)
+	return err
 }
 
 func (l *Ledger) changed() {

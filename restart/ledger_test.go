@@ -96,7 +96,7 @@ func TestFilesThatAreNoLedgerOfOursStayAsTheyAre(t *testing.T) {
 		}, "another program", nil},
 		"no database": {func(t *testing.T, path string) {
 			write(t, path, []byte(strings.Repeat("no database at all\n", 100)))
-		}, "it can't be read", nil},
+		}, "to begin a new one and keep it", nil},
 		"damaged": {func(t *testing.T, path string) {
 			l, err := Open(path, time.Now)
 			if err != nil {

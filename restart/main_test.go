@@ -12,10 +12,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain starts this binary again as one of the racing consumers.
+// TestMain starts this binary again as one of the racing consumers, or on a small disk.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("RESTART_TEST_CONSUME"); path != "" {
 		os.Exit(consumer(path))
+	}
+	if dir := os.Getenv(onSmallDisk); dir != "" {
+		os.Exit(smallDisk(dir))
 	}
 	goleak.VerifyTestMain(m)
 }

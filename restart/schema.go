@@ -105,7 +105,7 @@ ALTER TABLE session ADD COLUMN time_known INTEGER NOT NULL DEFAULT 0; -- when we
 
 // prepareSchema makes sure that the file is a sound ledger of this version, and
 // writes nothing to one that isn't.
-func prepareSchema(db *sql.DB) error {
+func prepareSchema(path string, db *sql.DB) error {
 	ctx := context.Background()
 	fresh, err := inspect(ctx, db)
 	if err != nil {
@@ -115,7 +115,7 @@ func prepareSchema(db *sql.DB) error {
 	if _, err := db.ExecContext(ctx, "PRAGMA journal_mode = WAL"); err != nil {
 		return err
 	}
-	if err := checkPages(ctx, db); err != nil || !fresh {
+	if err := CheckPages(ctx, path, db); err != nil || !fresh {
 		return err
 	}
 	return migrate(ctx, db)
@@ -131,7 +131,7 @@ func inspect(ctx context.Context, q interface {
 		Scan(&version, &application, &tables)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("it can't be read (%w); put back a copy of it, or move it away and lose the suspensions in it", err)
+		return false, err
 	case tables == 0 && application == 0 && version == 0:
 		return true, nil
 	case application != applicationID:
@@ -140,17 +140,6 @@ func inspect(ctx context.Context, q interface {
 		return false, fmt.Errorf("%w (its version is %d, this program knows %d); install the newer program again", ErrNewer, version, schemaVersion)
 	}
 	return version < schemaVersion, nil
-}
-
-func checkPages(ctx context.Context, db *sql.DB) error {
-	var result string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&result); err != nil {
-		result = err.Error()
-	}
-	if result != "ok" {
-		return fmt.Errorf("it is damaged (%s); put back a copy of it, or move it away and lose the suspensions in it", result)
-	}
-	return nil
 }
 
 // migrate looks again under the write lock: several processes may open a new ledger at once.
