@@ -66,6 +66,16 @@ func loadRecord(path string) (record, bool) {
 	return r, true
 }
 
+// LivingServer gives the process of the recorded server if it lives, whoever
+// supervises it, or nobody: a server outlives a supervisor that is killed.
+func LivingServer(paths platform.Paths) (pid int, ok bool) {
+	r, ok := loadRecord(paths.ServerRecord)
+	if !ok || !r.Identity.Alive() {
+		return 0, false
+	}
+	return r.Identity.PID, true
+}
+
 func (r record) save(path string) error {
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -40,6 +40,32 @@ func TestRecord(t *testing.T) {
 	}
 }
 
+func TestLivingServer(t *testing.T) {
+	t.Parallel()
+	paths := platform.Paths{ServerRecord: filepath.Join(t.TempDir(), "server.json")}
+	if pid, ok := LivingServer(paths); ok || pid != 0 {
+		t.Errorf("none is recorded: %d, %v", pid, ok)
+	}
+	id, err := platform.Identify(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := record{Incarnation: opencode.Incarnation{ID: "id"}, Identity: id}
+	if err := r.save(paths.ServerRecord); err != nil {
+		t.Fatal(err)
+	}
+	if pid, ok := LivingServer(paths); !ok || pid != os.Getpid() {
+		t.Errorf("it lives: %d, %v", pid, ok)
+	}
+	r.Identity.Start += "0" // another process has its number
+	if err := r.save(paths.ServerRecord); err != nil {
+		t.Fatal(err)
+	}
+	if pid, ok := LivingServer(paths); ok || pid != 0 {
+		t.Errorf("it has ended: %d, %v", pid, ok)
+	}
+}
+
 func TestWish(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
