@@ -249,12 +249,7 @@ func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform
 
 // config reads the configuration.
 func (s *surroundings) config(paths platform.Paths) (supervisor.Config, error) {
-	if name := s.getenv("INTERMISSION_CONFIG"); name != "" {
-		if _, err := os.Stat(name); err != nil {
-			return supervisor.Config{}, fmt.Errorf("INTERMISSION_CONFIG names a file that can't be read: %w; create it, or unset the variable", err)
-		}
-	}
-	return supervisor.LoadConfig(paths.ConfigFile)
+	return supervisor.ConfigFor(paths, s.getenv)
 }
 
 // openLog opens a log of ours, rotated and capped.

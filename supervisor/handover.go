@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -73,8 +74,15 @@ func (s *supervisor) busy() bool {
 }
 
 // handOverNow lets no further consent in, waits for those that are being delivered,
-// and has the loop decide. It fails with errBusy when an act came first.
+// and has the loop decide. It fails with errBusy when an act came first,
+// and with a reason for people when there would be no successor.
 func (s *supervisor) handOverNow(ctx context.Context) error {
+	if err := s.startable(); err != nil {
+		return err
+	}
+	if err := s.unguarded(); err != nil {
+		return err
+	}
 	s.consents.close()
 	err := s.drain(ctx)
 	if err == nil {
@@ -91,6 +99,18 @@ func (s *supervisor) handOverNow(ctx context.Context) error {
 	}
 	s.consents.open()
 	return err
+}
+
+// unguarded says why nothing may be handed over: we keep the server's lock because
+// what a server left, or would leave, can't be parked. It would be free for the
+// moment in between, and who starts a server then has it all resumed.
+func (s *supervisor) unguarded() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.held == nil && s.standing == nil {
+		return nil
+	}
+	return &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("nothing is handed over, for this supervisor keeps the server from being started while what is unfinished can't be parked: %s", s.state.Reason)}
 }
 
 // drain waits until no consent is being delivered, for deliveryPatience at most.

@@ -245,3 +245,31 @@ func TestHandoverLosesNoConsent(t *testing.T) {
 		t.Errorf("requests:\n%s%v %v", requests, err, rerr)
 	}
 }
+
+// With a configuration that can't be read there would be no successor.
+func TestHandoverIsRefusedWithABrokenConfiguration(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.o.Paths.ConfigFile = b.dir + "/config.toml"
+	b.start()
+	before := b.phase(Running)
+	if err := os.WriteFile(b.o.Paths.ConfigFile, []byte("[server]\nno_such = 1\nport = \"x\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.client.HandOver(t.Context())
+	if code(err) != control.CodeRefused || !strings.Contains(err.Error(), "no_such") || !strings.Contains(err.Error(), "port") {
+		t.Errorf("%v", err)
+	}
+	if after := b.phase(Running); after.Server.PID != before.Server.PID || after.Supervisor != before.Supervisor {
+		t.Errorf("%+v became %+v", before, after)
+	}
+	if err := os.Remove(b.o.Paths.ConfigFile); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.client.HandOver(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b.handedOver()
+	b.start()
+	b.phase(Running)
+}

@@ -136,6 +136,9 @@ func (s *supervisor) giveWay(to os.FileInfo) {
 				return // that is about to be looked at
 			}
 			if err := s.handOverNow(s.life); !errors.Is(err, errBusy) {
+				if err != nil && s.life.Err() == nil {
+					s.Log.Warn("the other intermission is not used", "error", err)
+				}
 				return
 			}
 		}
