@@ -312,7 +312,7 @@ func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind In
 		}
 		return in
 	}
-	return Input{Kind: kind, Ours: r.Mark != "" && !s.unsure}
+	return Input{Kind: kind, Ours: r.ours() && !s.unsure}
 }
 
 // beginIncarnation opens the incarnation's page in the ledger. One that was

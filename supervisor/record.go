@@ -38,6 +38,9 @@ func (r record) version() string {
 	return r.Version
 }
 
+// ours says that this supervisor, or an earlier one, started it.
+func (r record) ours() bool { return r.Mark != "" }
+
 // marker is the entry in the environment of everything that the server starts,
 // by which processes that it left behind are known to be ours.
 func (r record) marker() string {

@@ -142,8 +142,8 @@ func (s *supervisor) offer(found *opencode.Install) {
 	}
 }
 
-// attendUpgrades restarts the server when another version is in place and nothing is
-// active, at once or as soon as nothing has been for Policy.Quiet.
+// attendUpgrades restarts a server of ours when another version is in place and nothing
+// is active, at once or as soon as nothing has been for Policy.Quiet.
 func (s *supervisor) attendUpgrades() {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -172,6 +172,9 @@ func (s *supervisor) upgrade() time.Duration {
 	s.mu.Unlock()
 	if version == "" || st.Phase != Running || st.Wish != WishRunning || st.Leaving || c.over() {
 		return 0
+	}
+	if !c.ours() {
+		return 0 // who started it wants that version, and may replace ours by it again
 	}
 	if len(s.roster.ids()) > 0 {
 		return 0

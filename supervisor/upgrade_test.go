@@ -169,6 +169,41 @@ func TestAnUpgradeWaitsForBackgroundJobs(t *testing.T) {
 	b.staysUp(s, first)
 }
 
+// A desktop application brings a server of its own version: it is shown that they
+// differ, and only a person may replace it, also after another supervisor took it over.
+func TestAServerOfOthersIsNotUpgraded(t *testing.T) {
+	t.Parallel()
+	b, at := upgradable(t, "2.2.0")
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := platform.Start(platform.Spec{Argv: []string{self, "serve", "--service"}, Env: append(b.o.Environ, asServer+"=1", "INTERMISSION_DEVSERVER_VERSION=2.3.0"), Dir: b.dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go foreign.Wait()
+	differs := func(st control.Status) bool {
+		return st.Server.State == "running" && st.Server.Adopted && st.Server.PID == foreign.Identity().PID && st.Server.Available != ""
+	}
+	s := b.startRevealed()
+	first := b.status("it is adopted, and its version shown", differs)
+	b.staysUp(s, first)
+	put(t, at, "2.4.0")
+	b.status("another one is shown", func(st control.Status) bool { return st.Server.Available == "2.4.0" })
+	b.staysUp(s, first)
+	if _, err := b.client.HandOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.handedOver()
+	s = b.startRevealed()
+	b.staysUp(s, b.status("it is adopted again", differs))
+	st, err := b.client.RestartServer(t.Context())
+	if err != nil || st.Server.PID == first.Server.PID || st.Server.Available != "" {
+		t.Errorf("a person wants it: %+v, %v", st.Server, err)
+	}
+}
+
 func TestAStoppedServerStaysStopped(t *testing.T) {
 	t.Parallel()
 	b, at := upgradable(t, "2.2.0")
