@@ -41,6 +41,10 @@ func TestAFailedParkKeepsEverybodyOut(t *testing.T) {
 	if exit := foreign.Wait(); exit.Code != 0 {
 		t.Errorf("a foreign server met no lock: %+v", exit)
 	}
+	// Nor does a handover let go of the lock.
+	if _, err := b.client.HandOver(t.Context()); err == nil || !strings.Contains(err.Error(), "can't be parked") {
+		t.Errorf("handed over: %v", err)
+	}
 	b.exec("ALTER TABLE elsewhere RENAME TO session_v2")
 	b.phase(Running)
 }

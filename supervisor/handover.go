@@ -107,10 +107,16 @@ func (s *supervisor) handOverNow(ctx context.Context) error {
 func (s *supervisor) unguarded() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.held == nil && s.standing == nil {
+	if !s.keepsLock() {
 		return nil
 	}
 	return &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("nothing is handed over, for this supervisor keeps the server from being started while what is unfinished can't be parked: %s", s.state.Reason)}
+}
+
+// keepsLock says that a lock of ours, and no server, is what keeps others from being
+// started, or will at the end of a server that we don't attend. s.mu is held.
+func (s *supervisor) keepsLock() bool {
+	return s.held != nil || s.standing != nil && s.current == nil
 }
 
 // drain waits until no consent is being delivered, for deliveryPatience at most.

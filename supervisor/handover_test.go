@@ -33,6 +33,10 @@ func TestHandsOverOnlyBetweenActs(t *testing.T) {
 	if next, fx := Reduce(DefaultPolicy, s, Input{Kind: InHand, Ended: true}); next.Handed || len(fx) > 0 {
 		t.Errorf("handed over a server whose end is being dealt with: %+v %+v", next, fx)
 	}
+	s = State{Phase: Blocked, Wish: WishRunning}
+	if next, fx := Reduce(DefaultPolicy, s, Input{Kind: InHand, Kept: true}); next.Handed || len(fx) > 0 {
+		t.Errorf("handed over the lock that keeps others out: %+v %+v", next, fx)
+	}
 }
 
 // handedOver waits for the end of the supervisor by a handover.

@@ -126,7 +126,7 @@ func (s *supervisor) setNewer(version string, file os.FileInfo) {
 func (s *supervisor) giveWay(to os.FileInfo) {
 	for {
 		s.mu.Lock()
-		changed, busy, outdated := s.changed, s.busy(), s.newerFile != to
+		changed, busy, outdated := s.changed, s.busy() || s.keepsLock(), s.newerFile != to
 		s.mu.Unlock()
 		if outdated {
 			return

@@ -81,6 +81,7 @@ type Input struct {
 	Seq    uint64 // the act that reports; compared with State.Seq where an act reports
 	Ours   bool   // InAdopted: an earlier supervisor of ours had started it
 	Ended  bool   // the server's process has ended, which is still being dealt with
+	Kept   bool   // we keep the server's lock, so that nobody resumes what could not be parked
 	Reason string
 }
 
@@ -214,7 +215,7 @@ func reduceWish(s State, in Input) (State, []Effect) {
 		return s, []Effect{{Kind: DoLeave}}
 	case InHand:
 		// An act under way would be cut: whoever asks waits for its end, and asks again.
-		if idle || s.Phase == Running && !in.Ended {
+		if !in.Kept && (idle || s.Phase == Running && !in.Ended) {
 			s.Leaving, s.Handed = true, true
 			return s, []Effect{{Kind: DoLeave}}
 		}

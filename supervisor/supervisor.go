@@ -321,6 +321,7 @@ func (s *supervisor) report(in Input) { _ = s.submit(in) }
 func (s *supervisor) step(in Input) (err error) {
 	s.mu.Lock()
 	in.Ended = s.current != nil && s.current.over()
+	in.Kept = s.keepsLock()
 	before := s.state
 	next, effects := Reduce(s.Policy, s.state, in)
 	s.state = next
@@ -329,11 +330,7 @@ func (s *supervisor) step(in Input) (err error) {
 	}
 	s.mu.Unlock()
 	if before.Phase != next.Phase || before.Reason != next.Reason {
-		level := slog.LevelInfo
-		if next.Phase == Failed || next.Phase == Blocked {
-			level = slog.LevelError
-		}
-		s.Log.Log(context.Background(), level, "the server is "+string(next.Phase), "was", before.Phase, "input", in.Kind, "reason", next.Reason)
+		s.logPhase(before, next, in.Kind)
 	}
 	if next.Leaving && !before.Leaving && !next.Handed {
 		s.Manager.Stopping(leaveLimit + leaveRest)
@@ -350,6 +347,16 @@ func (s *supervisor) step(in Input) (err error) {
 	}
 	s.notify()
 	return err
+}
+
+// logPhase logs a change of the state. Warnings and errors go to a service manager's
+// journal too, which others may read: the reason, which may quote what the server
+// wrote, goes to our own file only.
+func (s *supervisor) logPhase(before, now State, in InputKind) {
+	s.Log.Info("the server is "+string(now.Phase), "was", before.Phase, "input", in, "reason", now.Reason)
+	if now.Phase == Failed || now.Phase == Blocked {
+		s.Log.Error("the server is " + string(now.Phase) + "; see: intermission status")
+	}
 }
 
 func (s *supervisor) perform(e Effect) {
