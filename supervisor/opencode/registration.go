@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"intermission/platform"
 )
 
 // maxRegistration bounds a registration file; a real one has 200 bytes.
@@ -49,19 +50,15 @@ func escapeGlob(dir string) string {
 }
 
 func readRegistration(path string) (registration, error) {
-	file, err := os.Open(path)
+	// Not opened before it is known to be a file: a FIFO of that name would be waited for without end.
+	text, cut, err := platform.ReadTail(path, maxRegistration, true)
+	if err == nil && cut {
+		err = errors.New("too large")
+	}
 	if err != nil {
 		return registration{}, err
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return registration{}, err
-	}
-	if !info.Mode().IsRegular() {
-		return registration{}, errors.New("not a regular file")
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxRegistration))
+	info, err := os.Stat(path)
 	if err != nil {
 		return registration{}, err
 	}
