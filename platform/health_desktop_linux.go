@@ -35,10 +35,23 @@ func (b *bus) owned(ctx context.Context, name string) (owned bool, err error) {
 	return owned, nil
 }
 
+// withoutDisplay is ErrNoDesktop where nothing can be shown: a login by ssh or on a
+// terminal has a session bus too. Where a program of a desktop is on the bus, there
+// is a desktop all the same.
+func withoutDisplay() error {
+	if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" {
+		return fmt.Errorf("%w: neither DISPLAY nor WAYLAND_DISPLAY is set", ErrNoDesktop)
+	}
+	return nil
+}
+
 func lookAtTray(ctx context.Context) (look TrayLook, err error) {
 	err = onSessionBus(ctx, func(b *bus) error {
-		if look.Watcher, err = b.owned(ctx, watcherName); err != nil || !look.Watcher {
+		if look.Watcher, err = b.owned(ctx, watcherName); err != nil {
 			return err
+		}
+		if !look.Watcher {
+			return withoutDisplay()
 		}
 		var host dbus.Variant
 		err := b.Object(watcherName, watcherPath).CallWithContext(ctx,
@@ -62,6 +75,9 @@ func lookAtNotifications(ctx context.Context) (look NotificationsLook, err error
 			return err
 		}
 		if !running {
+			if err := withoutDisplay(); err != nil {
+				return err
+			}
 			var names []string
 			err := b.BusObject().CallWithContext(ctx, sessionBusName+".ListActivatableNames", 0).Store(&names)
 			look.Startable = slices.Contains(names, notificationsName)
