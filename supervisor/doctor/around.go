@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"intermission/platform"
+	"intermission/supervisor"
 )
 
 // What is around us: service manager, environment, clock, desktop.
@@ -21,9 +22,9 @@ func (p *patient) checkService(context.Context) Check {
 	s, err := p.service()
 	switch {
 	case errors.Is(err, platform.ErrNotInstalled), err == nil && !s.Installed:
-		return warning("intermission service install", "not installed: the supervisor runs only while somebody has started it by hand")
+		return warning(p.installAct(), "not installed: the supervisor runs only while somebody has started it by hand")
 	case err != nil:
-		return warning("intermission service status", "cannot tell how the service is installed: %v", err)
+		return warning("intermission service status", "cannot tell how the service is installed: %s", cut(err.Error()))
 	}
 	where := fmt.Sprintf("%s (%s)", s.Kind, s.Definition)
 	switch {
@@ -37,9 +38,9 @@ func (p *patient) checkService(context.Context) Check {
 		if st, err := p.status(); err == nil {
 			return warning("intermission service restart", "%s is not running; the supervisor that is (pid %d) was started by hand", where, st.Supervisor.PID)
 		}
-		return failed("intermission service start", "%s is not running: %s", where, s.State)
+		return failed(p.startAct(), "%s is not running: %s", where, cut(s.State))
 	}
-	return ok("%s, %s", where, s.State)
+	return ok("%s, %s", where, cut(s.State))
 }
 
 func (p *patient) checkStart(context.Context) Check {
@@ -63,7 +64,8 @@ func (p *patient) checkLingering(context.Context) Check {
 	case s.Kind != platform.SystemdUser:
 		return skipped("a %s has no such thing", s.Kind)
 	case !s.Lingering:
-		return warning("loginctl enable-linger", "off: some 10 s after your last logout the supervisor and its server are stopped, and started again at your next login")
+		// Nobody has asked for it: on a laptop it is right so.
+		return ok("off: some 10 s after your last logout the supervisor and its server are stopped, and started again at your next login; to keep them: intermission service install --linger")
 	}
 	return ok("on: the supervisor goes on after a logout")
 }
@@ -81,7 +83,10 @@ func (p *patient) checkPath(context.Context) Check {
 			}
 			return warning("start your login shell by hand, and mend what it waits for", "%s", detail)
 		}
-		return ok("%s (from: %s)", v.Value, v.Origin)
+		if c, other := p.checkRunning([]supervisor.Variable{v}); other {
+			return c
+		}
+		return ok("%s (%s)", v.Value, from(v.Origin))
 	}
 	return warning("name the program with its directory: [server] command in "+p.paths.ConfigFile, "none is set")
 }
@@ -94,24 +99,75 @@ func isProxy(name string) bool { return slices.Contains(proxyNames, strings.ToLo
 func (p *patient) checkProxies(context.Context) Check {
 	env := p.environment()
 	var found []string
+	var proxies []supervisor.Variable
 	for _, v := range env.Variables {
 		if !isProxy(v.Name) || v.Value == "" {
 			continue
 		}
-		found = append(found, fmt.Sprintf("%s (from: %s)", v.Name, v.Origin))
+		proxies = append(proxies, v)
+		found = append(found, fmt.Sprintf("%s (%s)", v.Name, from(v.Origin)))
 		if name := strings.ToLower(v.Name); strings.HasSuffix(name, "_proxy") && name != "no_proxy" {
 			if u, err := url.Parse(v.Value); strings.Contains(v.Value, "://") && (err != nil || u.Host == "") {
-				return warning(fmt.Sprintf("correct %s in %s: it is like http://proxy:3128", v.Name, v.Origin), "%s, from %s, is no address of a proxy", v.Name, v.Origin)
+				return warning(fmt.Sprintf("correct %s, which is %s: it is like http://proxy:3128", v.Name, from(v.Origin)), "%s, %s, is no address of a proxy", v.Name, from(v.Origin))
 			}
 		}
 	}
 	if env.KeptFault != nil {
 		return warning("correct the file environment beside "+p.paths.ConfigFile, "%s", withoutValues(env.KeptFault.Error()))
 	}
+	if c, other := p.checkRunning(proxies); other {
+		return c
+	}
 	if len(found) == 0 {
 		return ok("none are set")
 	}
 	return ok("%s", strings.Join(found, ", "))
+}
+
+// from says in words where a variable came from.
+func from(o supervisor.Origin) string {
+	switch o {
+	case supervisor.FromProcess:
+		return "from the supervisor's own environment"
+	case supervisor.FromBoth:
+		return "from the login shell and the supervisor's own environment"
+	case supervisor.FromLoginShell:
+		return "from the login shell"
+	case supervisor.FromKept:
+		return "from the file environment beside config.toml"
+	case supervisor.FromConfig:
+		return "from config.toml"
+	case supervisor.FromBefore:
+		return "from the running server"
+	}
+	return "from " + string(o)
+}
+
+// checkRunning compares variables, as a server that is started now would have them,
+// with those that the running one was started with. Values are compared and not told.
+func (p *patient) checkRunning(now []supervisor.Variable) (c Check, other bool) {
+	if p.status == nil {
+		return Check{}, false
+	}
+	st, err := p.status()
+	if err != nil || st.Server.State != "running" || st.Server.PID <= 1 {
+		return Check{}, false
+	}
+	environ, err := platform.ProcessEnvironment(st.Server.PID)
+	if err != nil || len(environ) == 0 {
+		return Check{}, false // another system, or a process that hides it
+	}
+	var names []string
+	for _, v := range now {
+		if !slices.Contains(environ, v.Name+"="+v.Value) {
+			names = append(names, fmt.Sprintf("%s (%s)", v.Name, from(v.Origin)))
+		}
+	}
+	if len(names) == 0 {
+		return Check{}, false
+	}
+	return warning("intermission restart (sessions at work then wait for consent)",
+		"the running server was started without this, or with another value: %s", strings.Join(names, ", ")), true
 }
 
 // withoutValues takes away what may be the value of a variable.
@@ -139,7 +195,7 @@ func (p *patient) built() time.Time {
 const clockSlack = 2 * time.Minute
 
 func (p *patient) checkClock(context.Context) Check {
-	const act = "set the clock, and let it be kept: timedatectl set-ntp true"
+	act := platform.TimeServiceAct()
 	now := p.Now()
 	if built := p.built(); built.Sub(now) > clockSlack {
 		return failed(act, "it says %s, which is before this program was built (%s)", now.Format(time.DateTime), built.Local().Format(time.DateTime))

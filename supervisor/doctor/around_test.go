@@ -61,8 +61,8 @@ func TestStartAndLingering(t *testing.T) {
 	}{
 		{platform.ServiceStatus{}, Skipped, Skipped, "no service"},
 		{platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser, Enabled: true, Lingering: true}, OK, OK, "at boot"},
-		{platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser, Enabled: true}, OK, Warning, "loginctl enable-linger"},
-		{platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser}, Warning, Warning, "intermission service install"},
+		{platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser, Enabled: true}, OK, OK, "intermission service install --linger"},
+		{platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser}, Warning, OK, "intermission service install"},
 		{platform.ServiceStatus{Installed: true, Kind: platform.LaunchdAgent, Enabled: true}, OK, Skipped, "at login"},
 		{platform.ServiceStatus{Installed: true, Kind: platform.WindowsService, Enabled: true}, OK, Skipped, "at boot"},
 	} {
@@ -104,7 +104,7 @@ func TestClock(t *testing.T) {
 	h.o.Now = func() time.Time { return now }
 	h.finds("clock", OK, "synchronised")
 	h.o.Clock = func() (bool, error) { return false, nil }
-	h.finds("clock", Warning, "timedatectl set-ntp true")
+	h.finds("clock", Warning, platform.TimeServiceAct())
 	h.o.Clock = func() (bool, error) { return false, platform.ErrUnknownClock }
 	h.finds("clock", OK, "doesn't tell")
 	h.o.Built = now.Add(time.Hour)
@@ -148,7 +148,7 @@ func TestProxies(t *testing.T) {
 	h.finds("proxies", OK, "none")
 	h.env["https_proxy"] = "http://bob:" + plantedProxy + "@proxy:3128"
 	h.env["NO_PROXY"] = "localhost"
-	c := h.finds("proxies", OK, "https_proxy (from: own process)", "NO_PROXY")
+	c := h.finds("proxies", OK, "https_proxy (from the supervisor's own environment)", "NO_PROXY")
 	if strings.Contains(fmt.Sprint(c), plantedProxy) || strings.Contains(fmt.Sprint(c), "bob") {
 		t.Errorf("%+v", c)
 	}
@@ -173,7 +173,7 @@ func TestPath(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	env.Variables = []supervisor.Variable{{Name: "PATH", Value: "/usr/bin", Origin: supervisor.FromBoth}}
-	if c := p.checkPath(t.Context()); c.State != OK || c.Detail != "/usr/bin (from: login shell, own process)" {
+	if c := p.checkPath(t.Context()); c.State != OK || c.Detail != "/usr/bin (from the login shell and the supervisor's own environment)" {
 		t.Errorf("%+v", c)
 	}
 	env.LoginFault, env.LoginAt = errors.New("no answer in time"), time.Now()

@@ -70,12 +70,26 @@ func (p *patient) checkDatabase(ctx context.Context) Check {
 	kind, err := shapeOf(ctx, path, found.Generation)
 	var unknown *opencode.UnknownShapeError
 	switch {
+	case errors.As(err, &unknown) && p.otherGeneration(found):
+		return failed("take generation out of [server] in "+p.paths.ConfigFile+", then: intermission service restart",
+			"%s isn't a database of generation %s, which the configuration names, while the program is of version %s: %s", path, found.Generation, found.Version, unknown.Reason)
 	case errors.As(err, &unknown):
 		return failed("update intermission, or set OPENCODE_DB to another file", "%s has a shape that intermission doesn't know: %s", path, unknown.Reason)
 	case err != nil:
 		return failed("make it readable to you, or put back a copy of it: "+path, "%s", err)
 	}
 	return ok("%s, %s, shape %s", path, humanize.Bytes(uint64(info.Size())), kind)
+}
+
+// otherGeneration tells whether the configuration names a generation that the
+// program's version contradicts.
+func (p *patient) otherGeneration(found program) bool {
+	named := p.config.Server.Generation
+	if named == "" || named == "auto" {
+		return false
+	}
+	major, _, _ := strings.Cut(found.Version, ".")
+	return (major == "1" || major == "2") && "v"+major != string(found.Generation)
 }
 
 // shapeOf tells the kind of a server's database. One that no program has open is
@@ -139,12 +153,12 @@ func (p *patient) checkLedger(ctx context.Context) Check {
 	case errors.Is(err, fs.ErrNotExist):
 		return ok("%s isn't there yet: it is made at the first start", path)
 	case err != nil:
-		return failed("chmod 700 "+filepath.Dir(path), "cannot look at the ledger: %v", err)
+		return refused("chmod 700 "+filepath.Dir(path), filepath.Dir(path), fmt.Errorf("cannot look at the ledger: %w", err))
 	case !info.Mode().IsRegular():
 		return failed("move it away", "%s isn't a regular file", path)
 	}
 	if err := platform.CheckWritable(path); err != nil {
-		return failed("chmod 600 "+path, "without it no server is started: %v", err)
+		return refused("chmod 600 "+path, filepath.Dir(path), fmt.Errorf("without it no server is started: %w", err))
 	}
 	counts, err := lookAtLedger(ctx, path)
 	if err != nil {
@@ -184,12 +198,8 @@ func copyLedger(ctx context.Context, from, to string) error {
 		return fmt.Errorf("cannot open the ledger %s: %w; make it readable: chmod 600 %s", from, err, from)
 	}
 	defer db.Close()
-	var sound string
-	if err := db.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&sound); err != nil {
-		sound = err.Error()
-	}
-	if sound != "ok" {
-		return fmt.Errorf("the ledger %s is damaged (%s); put back a copy of it, or move it away and lose the suspensions in it", from, sound)
+	if err := restart.CheckPages(ctx, from, db); err != nil {
+		return fmt.Errorf("cannot use the ledger %s: %w", from, err)
 	}
 	if _, err := db.ExecContext(ctx, `VACUUM INTO ?`, to); err != nil {
 		return fmt.Errorf("cannot copy the ledger %s: %w; make room in %s", from, err, os.TempDir())

@@ -66,6 +66,8 @@ const (
 
 func (h *home) withoutDesktop(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
+	t.Setenv("DISPLAY", "")
+	t.Setenv("WAYLAND_DISPLAY", "")
 	t.Setenv("XDG_RUNTIME_DIR", filepath.Join(h.dir, "runtime"))
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(h.dir, "xdg"))
 	t.Setenv("XDG_CONFIG_DIRS", filepath.Join(h.dir, "etc"))
@@ -77,6 +79,10 @@ func TestTrayHost(t *testing.T) {
 	h.finds("tray host", Skipped, "no desktop session")
 	h.finds("tray", Skipped)
 	h.sessionBus(t)
+	h.finds("tray host", Skipped, "no desktop session") // as after ssh: a bus, and nothing to show anything on
+	h.finds("tray", Skipped)
+	h.finds("notifications", Skipped)
+	t.Setenv("DISPLAY", ":99")
 	h.finds("tray host", Warning, "AppIndicator")
 	h.finds("tray", Warning, "intermission tray --autostart=on")
 
@@ -118,6 +124,7 @@ func TestNotifications(t *testing.T) {
 	started := filepath.Join(h.dir, "started")
 	service := h.write("services/x.service", "[D-BUS Service]\nName="+daemonName+"\nExec=/bin/sh -c 'touch "+started+"'\n")
 	bus := h.sessionBus(t)
+	t.Setenv("WAYLAND_DISPLAY", "wayland-9")
 	h.finds("notifications", OK, "the desktop starts")
 	h.finds("tray host", Warning)
 	if _, err := os.Stat(started); err == nil {

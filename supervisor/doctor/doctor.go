@@ -17,6 +17,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -65,7 +66,15 @@ type Options struct {
 	Entry   *platform.Autostart  // the tray's at login; nil takes ours
 	Now     func() time.Time     // nil takes the clock
 	Clock   func() (bool, error) // nil takes platform.ClockSynchronised
+	User    func() User          // who asks, and how; nil takes the process's
 	limits  map[string]time.Duration
+}
+
+// User is who asks the doctor.
+type User struct {
+	Root       bool
+	NoManager  bool   // systemd runs, but no manager of this user
+	RuntimeDir string // XDG_RUNTIME_DIR, where it is another user's
 }
 
 // deadline bounds all checks together. They run side by side.
@@ -114,10 +123,13 @@ var examinations = []examination{
 // patient is what is looked at. Its functions ask once, whoever calls first.
 type patient struct {
 	Options
-	paths    platform.Paths
-	noPaths  error // why paths are not known
-	config   supervisor.Config
-	noConfig error // why the configuration is not known; config is the default then
+	paths     platform.Paths
+	noPaths   error // why paths are not known
+	config    supervisor.Config
+	root      bool   // root asks
+	noManager bool   // systemd runs, and no manager of this user
+	foreign   string // XDG_RUNTIME_DIR, where it is another user's
+	noConfig  error  // why the configuration is not known; config is the default then
 
 	status      func() (control.Status, error)
 	service     func() (platform.ServiceStatus, error)
@@ -145,6 +157,13 @@ func newPatient(ctx context.Context, o Options) *patient {
 		o.Entry = &platform.Autostart{Name: "intermission-tray"}
 	}
 	p := &patient{Options: o}
+	if o.User == nil {
+		o.User = func() User {
+			return User{os.Geteuid() == 0, platform.NoUserManager(), platform.ForeignRuntimeDir(o.Getenv)}
+		}
+	}
+	u := o.User()
+	p.root, p.noManager, p.foreign = u.Root, u.NoManager, u.RuntimeDir
 	if p.paths, p.noPaths = platform.FindPaths(o.Getenv); p.noPaths != nil {
 		p.config = supervisor.DefaultConfig()
 	} else if p.config, p.noConfig = p.loadConfig(); p.noConfig != nil {
@@ -202,6 +221,10 @@ func (p *patient) perform(ctx context.Context, e examination) Check {
 			done <- skipped("where our files are is not known")
 			return
 		}
+		if p.foreign != "" && p.Getenv("INTERMISSION_RUNTIME_DIR") == "" && slices.Contains(ofRuntime, e.name) {
+			done <- p.checkForeign(e.name)
+			return
+		}
 		done <- e.look(p, ctx)
 	}()
 	var c Check
@@ -213,6 +236,17 @@ func (p *patient) perform(ctx context.Context, e examination) Check {
 	c.Name = e.name
 	c.Detail, c.Act = restart.PlainText(c.Detail, maxDetail), restart.PlainText(c.Act, maxDetail)
 	return c
+}
+
+// ofRuntime are the checks that another user's runtime directory misleads.
+var ofRuntime = []string{"directories", "supervisor", "socket", "instance lock", "service", "start", "lingering"}
+
+// checkForeign says once that the runtime directory is another user's.
+func (p *patient) checkForeign(name string) Check {
+	if name != "directories" {
+		return skipped("XDG_RUNTIME_DIR is another user's: see the check directories")
+	}
+	return failed("unset it, or log in with: su - "+p.name(), "XDG_RUNTIME_DIR is another user's (%s)", p.foreign)
 }
 
 // maxDetail bounds a line, in characters.

@@ -141,7 +141,7 @@ func TestSocketThatIsLeftOver(t *testing.T) {
 	l.SetUnlinkOnClose(false)
 	must(t, l.Close())
 	must(t, os.Chmod(h.paths.Socket, 0o600))
-	h.finds("socket", Warning, "left over", "intermission service start")
+	h.finds("socket", Warning, "left over", "intermission run")
 	must(t, os.Chmod(h.paths.Socket, 0o666))
 	h.finds("socket", Failed, "0666", "chmod 600 "+h.paths.Socket)
 	h.finds("supervisor", Failed, "0666")

@@ -62,6 +62,7 @@ func newHome(t testing.TB) *home {
 		Version: "1.2.3", Program: "/nowhere/intermission", Getenv: func(name string) string { return h.env[name] },
 		Built: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
 		Clock: func() (bool, error) { return true, nil },
+		User:  func() User { return User{} },
 		Entry: &platform.Autostart{Name: "intermission-doctor-test-" + filepath.Base(dir)},
 	}
 	h.config("")

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
 
 	"intermission/platform"
+	"intermission/restart"
 	"intermission/supervisor"
 	"intermission/supervisor/control"
 )
@@ -68,7 +70,7 @@ func (p *patient) checkDirectories(context.Context) Check {
 		}
 		if err == nil {
 			if err = platform.CheckWritable(dir); err != nil {
-				return failed("let the directory be writable to you: chmod 700 "+dir, "%s", err)
+				return refused("let the directory be writable to you: chmod 700 "+dir, dir, err)
 			}
 			continue
 		}
@@ -96,11 +98,16 @@ func none(err error) bool { return control.AsError(err).Code == control.CodeNoSu
 func (p *patient) checkSupervisor(context.Context) Check {
 	st, err := p.status()
 	if err != nil && none(err) {
-		act := "intermission service start"
-		if s, err := p.service(); err != nil || !s.Installed {
-			act = "intermission service install"
+		s, noService := p.service()
+		switch {
+		case p.root && noService == nil && s.Running && s.User != "":
+			return skipped("pid %d runs, and answers %s alone; as %s: intermission doctor", s.PID, s.User, s.User)
+		case p.root:
+			return warning(asUser, "not running for root, which should have none")
+		case noService != nil || !s.Installed:
+			return failed(p.installAct(), "not running")
 		}
-		return failed(act, "not running")
+		return failed(p.startAct(), "not running")
 	}
 	if err != nil {
 		detail, act := split(err)
@@ -128,13 +135,13 @@ func (p *patient) checkSocket(ctx context.Context) Check {
 		return failed(act, "%s", detail)
 	}
 	if _, err := os.Lstat(path); err == nil {
-		return warning("intermission service start", "%s is left over from a supervisor that was killed; the next start replaces it", path)
+		return warning(p.startAct(), "%s is left over from a supervisor that was killed; the next start replaces it", path)
 	}
 	return skipped("no supervisor is running")
 }
 
 func (p *patient) checkInstanceLock(context.Context) Check {
-	look, err := platform.LookAtLock(p.paths.InstanceLock)
+	look, err := platform.LookAtLock(p.instanceLock())
 	if err != nil {
 		return failed("make the file readable, or remove it while no supervisor runs", "%s", err)
 	}
@@ -150,6 +157,19 @@ func (p *patient) checkInstanceLock(context.Context) Check {
 		return warning("intermission service restart", "free, although a supervisor answers (pid %d): it has another runtime directory, or lost the lock file", st.Supervisor.PID)
 	}
 	return ok("free")
+}
+
+// instanceLock is the lock of the supervisor that is asked: one that a system unit
+// keeps has no runtime directory of a login, and its lock lies beside its socket.
+func (p *patient) instanceLock() string {
+	live := p.paths.LiveSocket()
+	if live == p.paths.Socket || !filepath.IsAbs(live) {
+		return p.paths.InstanceLock
+	}
+	if _, err := p.status(); err != nil {
+		return p.paths.InstanceLock // the record is of one that has ended
+	}
+	return filepath.Join(filepath.Dir(live), filepath.Base(p.paths.InstanceLock))
 }
 
 func holder(l platform.LockLook) string {
@@ -179,7 +199,7 @@ func (p *patient) checkLogs(context.Context) Check {
 		return ok("none yet")
 	}
 	if err != nil {
-		return failed("chmod 700 "+p.paths.Log, "cannot read the directory of the logs: %v", err)
+		return refused("chmod 700 "+p.paths.Log, p.paths.Log, fmt.Errorf("cannot read the directory of the logs: %w", err))
 	}
 	sizes, total := map[string]int64{}, int64(0)
 	for _, e := range entries {
@@ -208,6 +228,20 @@ func (p *patient) checkLogs(context.Context) Check {
 
 func size1(n int64) string { return humanize.Bytes(uint64(max(0, n))) }
 
+// refused is a failure to write or read below dir. A disk that is read-only, full or
+// failing isn't mended by a mode.
+func refused(act, dir string, err error) Check {
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		act = "mount the file system of " + dir + " writable (see: findmnt -T " + dir + "), then: intermission start"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		act = "make room on the disk of " + dir + ", then: intermission start"
+	case errors.Is(err, syscall.EIO):
+		act = "see that the disk of " + dir + " is sound"
+	}
+	return failed(act, "%s", err)
+}
+
 // split parts an error of ours from the act that stands at its end.
 func split(err error) (detail, act string) {
 	detail = err.Error()
@@ -215,5 +249,27 @@ func split(err error) (detail, act string) {
 	if at < 0 {
 		return detail, "see: intermission logs, and intermission.log beside it"
 	}
-	return detail[:at], strings.TrimPrefix(detail[at+2:], "run: ")
+	act = detail[at+2:]
+	for _, word := range []string{"→ ", "then: ", "run: "} {
+		act = strings.TrimPrefix(act, word)
+	}
+	return detail[:at], act
+}
+
+// maxBrief bounds the reason in a check that isn't the one about its subject, in characters.
+const maxBrief = 160
+
+// brief is split for a check that only quotes: a long reason is cut, for the check
+// about its subject has all of it.
+func brief(err error) (detail, act string) {
+	detail, act = split(err)
+	return cut(detail), act
+}
+
+func cut(detail string) string {
+	detail = firstLine(detail)
+	if at := strings.Index(detail, "; looked in "); at >= 0 {
+		detail = detail[:at]
+	}
+	return restart.PlainText(detail, maxBrief)
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -140,13 +141,13 @@ func (p *patient) checkServer(context.Context) Check {
 		return skipped("no supervisor can be asked")
 	}
 	s := st.Server
-	reason, act := split(errors.New(s.Reason))
+	reason, act := brief(errors.New(s.Reason))
 	if s.Reason == "" {
 		act = "intermission logs"
 	}
 	switch s.State {
 	case "running":
-		return ok("pid %d at %s, %d sessions at work, %d wait for consent", s.PID, s.URL, len(st.Sessions.Active), st.Sessions.Pending)
+		return ok("pid %d at %s, %s at work, %d wait for consent", s.PID, s.URL, sessions(len(st.Sessions.Active)), st.Sessions.Pending)
 	case "stopped":
 		if s.Desired == "stopped" {
 			return ok("stopped, as you wanted it; to start it: intermission start")
@@ -158,6 +159,13 @@ func (p *patient) checkServer(context.Context) Check {
 		return warning(act, "it died, and is started again: %s", reason)
 	}
 	return ok("%s", s.State)
+}
+
+func sessions(n int) string {
+	if n == 1 {
+		return "1 session"
+	}
+	return fmt.Sprintf("%d sessions", n)
 }
 
 func (p *patient) checkServerVersion(context.Context) Check {
@@ -231,12 +239,41 @@ func (p *patient) checkServerLock(context.Context) Check {
 	return failed(endAct(look), "held by %s, which is not the managed server", holder(look))
 }
 
+// asUser is what root is told: it never runs, and never installs for itself.
+const asUser = "run this as the user whose sessions they are"
+
 // startAct is how a supervisor is started here.
 func (p *patient) startAct() string {
-	if s, err := p.service(); err == nil && s.Installed {
+	s, err := p.service()
+	installed := err == nil && s.Installed
+	switch {
+	case installed && s.Kind == platform.SystemdUser && p.noManager && !p.root:
+		return "log in as yourself (ssh or console; su starts no user manager), or as root: loginctl enable-linger " + p.name()
+	case installed && (!p.root || s.Kind == platform.SystemdSystem):
 		return "intermission service start"
+	case p.root:
+		return asUser
 	}
 	return "intermission run"
+}
+
+// installAct is how the service is installed here.
+func (p *patient) installAct() string {
+	switch {
+	case p.root:
+		return asUser
+	case p.noManager:
+		return "intermission service install --linger" // it has logind start the user manager
+	}
+	return "intermission service install"
+}
+
+// name is the user's, as other programs are to be told.
+func (p *patient) name() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "NAME"
 }
 
 // serverRecord is what we read of the supervisor's record of its server.

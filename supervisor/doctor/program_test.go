@@ -238,7 +238,7 @@ func TestLedger(t *testing.T) {
 	must(t, db.Close())
 	h.finds("ledger", Failed, "another program", "INTERMISSION_STATE_DIR")
 	must(t, os.WriteFile(h.paths.Ledger, []byte(strings.Repeat("no database ", 100)), 0o600))
-	h.finds("ledger", Failed, "damaged", "put back a copy")
+	h.finds("ledger", Failed, "damaged", "put back a copy", "keep it")
 	must(t, os.Remove(h.paths.Ledger))
 	must(t, makeFIFO(h.paths.Ledger))
 	h.finds("ledger", Failed, "regular file", "move it away")
