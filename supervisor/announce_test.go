@@ -114,6 +114,9 @@ func TestAnnouncedSleep(t *testing.T) {
 		t.Errorf("it waits for %q", waiting)
 	}
 	b.waits() // they are at work: nothing is shown that isn't so
+	if st := b.phase(Running); st.Sessions.Pending != 0 || st.Sessions.Unknown {
+		t.Errorf("counted as pending: %+v", st.Sessions)
+	}
 	b.active(2)
 	announce(platform.PowerSleep) // twice
 	if again := b.writes(works, asks); again[works] != first[works] {

@@ -21,14 +21,31 @@ func (s *supervisor) Status(ctx context.Context) (control.Status, error) {
 		status.Sessions.Unknown = true // the phase's reason says why
 		return status, nil
 	}
-	counts, err := ledger.Counts(ctx)
-	if err != nil {
+	var err error
+	if status.Sessions.Pending, err = s.countPending(ctx, ledger); err != nil {
 		s.Log.Warn("what waits for consent can't be counted", "error", err)
 		status.Sessions.Unknown = true
-		return status, nil
 	}
-	status.Sessions.Pending = counts.Pending
 	return status, nil
+}
+
+// countPending counts what waits for consent, as pending lists it.
+func (s *supervisor) countPending(ctx context.Context, ledger *restart.Ledger) (n int, err error) {
+	list, err := ledger.Pending(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range s.withoutAnnounced(list) {
+		if !decided(p.State) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// decided says that a person has consented to a suspension, which waits no longer.
+func decided(state restart.State) bool {
+	return state == restart.StateQueued || state == restart.StateResuming
 }
 
 // status is the status without what the ledger tells.
@@ -342,7 +359,7 @@ func (s *supervisor) snapshot(ctx context.Context) (control.Snapshot, error) {
 	var err error
 	snap.Pending, err = s.pending(ctx)
 	for _, p := range snap.Pending {
-		if p.State != restart.StateQueued && p.State != restart.StateResuming {
+		if !decided(p.State) {
 			snap.Status.Sessions.Pending++
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"intermission/platform"
-	"intermission/restart"
 )
 
 // Manager is the service manager that keeps the supervisor, as *platform.ServiceManager
@@ -63,9 +62,7 @@ func (s *supervisor) tellStatus() {
 		s.mu.Unlock()
 		pending := 0
 		if ledger, _ := s.book(); ledger != nil {
-			if counts, err := ledger.Counts(s.life); err == nil { // else status tells
-				pending = counts.Pending
-			}
+			pending, _ = s.countPending(s.life, ledger) // what can't be counted, status tells
 		}
 		if line := statusLine(st, pending); line != told {
 			told = line
@@ -79,10 +76,9 @@ func (s *supervisor) tellStatus() {
 	}
 }
 
-// maxStatusReason bounds the reason in a manager's status line, in graphemes.
-const maxStatusReason = 200
-
 // statusLine words the state for the manager's own display: "running, 2 sessions pending".
+// Every user of the machine can read that, so that it names no reason: one may quote
+// what the server wrote, or say where its user's files are.
 func statusLine(st State, pending int) string {
 	line := string(st.Phase)
 	switch {
@@ -91,8 +87,9 @@ func statusLine(st State, pending int) string {
 	case pending > 1:
 		line += fmt.Sprintf(", %d sessions pending", pending)
 	}
-	if reason := restart.PlainText(st.Reason, maxStatusReason); reason != "" {
-		line += ": " + reason
+	switch st.Phase {
+	case Backoff, Failed, Blocked:
+		line += "; see: intermission status"
 	}
 	return line
 }

@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -58,16 +60,19 @@ func (b *bed) heard(k *keeper, want ...string) {
 }
 
 func TestStatusLine(t *testing.T) {
+	const secret = "the server exited with status 1; it last wrote: a prompt"
 	for want, given := range map[string]struct {
 		s       State
 		pending int
 	}{
-		"running":                     {State{Phase: Running}, 0},
-		"running, 1 session pending":  {State{Phase: Running}, 1},
-		"running, 2 sessions pending": {State{Phase: Running}, 2},
-		"stopped":                     {State{Phase: Stopped}, 0},
-		"blocked: no ledger":          {State{Phase: Blocked, Reason: "no\nledger \x1b[x"}, 0},
-		"failed, 3 sessions pending: " + strings.Repeat("a", maxStatusReason-1) + "…": {State{Phase: Failed, Reason: strings.Repeat("a", 900)}, 3},
+		"running":                           {State{Phase: Running}, 0},
+		"running, 1 session pending":        {State{Phase: Running}, 1},
+		"running, 2 sessions pending":       {State{Phase: Running}, 2},
+		"stopped":                           {State{Phase: Stopped}, 0},
+		"backoff; see: intermission status": {State{Phase: Backoff, Reason: secret}, 0},
+		"blocked, 1 session pending; see: intermission status": {State{Phase: Blocked, Reason: secret}, 1},
+		"failed, 3 sessions pending; see: intermission status": {State{Phase: Failed, Reason: secret}, 3},
+		"stopping": {State{Phase: Stopping, Reason: secret}, 0},
 	} {
 		if got := statusLine(given.s, given.pending); got != want {
 			t.Errorf("%q, not %q", got, want)
@@ -97,6 +102,36 @@ func TestTheManagerHearsHowWeDo(t *testing.T) {
 	}
 	if limit := leaveLimit + leaveRest; limit >= platform.ServiceStopLimit {
 		t.Errorf("%s is not below the manager's own limit", limit)
+	}
+}
+
+// Others can read a manager's display, and its journal, where warnings and errors go.
+func TestNobodyElseReadsWhatTheServerWrote(t *testing.T) {
+	t.Parallel()
+	k := &keeper{}
+	b := newBed(t, nil)
+	var journal, file strings.Builder
+	b.o.Manager, b.o.Policy = k, Policy{Window: time.Minute, MaxDeaths: 1, MaxDelay: time.Second}
+	b.o.Log = slog.New(slog.NewMultiHandler(slog.NewTextHandler(&file, nil), slog.NewTextHandler(&journal, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	program := filepath.Join(b.dir, "opencode")
+	if err := writeProgram(program, []byte("#!/bin/sh\n[ \"$1\" = --version ] && echo 2.2.0 && exit\necho SECRET prompt\nexit 3\n")); err != nil {
+		t.Fatal(err)
+	}
+	b.o.Config.Server.Command[0] = program
+	b.start()
+	if st := b.phase(Failed); !strings.Contains(st.Server.Reason, "SECRET") {
+		t.Errorf("status doesn't say why: %+v", st.Server)
+	}
+	b.heard(k, "ready", "status failed; see: intermission status")
+	b.stop()
+	if told := strings.Join(k.words(""), "\n"); strings.Contains(told, "SECRET") {
+		t.Errorf("the manager was told:\n%s", told)
+	}
+	if said := journal.String(); !strings.Contains(said, "the server is failed; see: intermission status") || strings.Contains(said, "SECRET") {
+		t.Errorf("the journal:\n%s", said)
+	}
+	if !strings.Contains(file.String(), "SECRET") {
+		t.Errorf("our own file:\n%s", file.String())
 	}
 }
 

@@ -71,6 +71,8 @@ type Options struct {
 	LoginEnvironment bool
 	askLogin         askLogin          // for tests; nil is platform.LoginEnvironment
 	reveal           func(*supervisor) // for tests; nil is none
+
+	finish bool // take over what was left, stop it, and end
 }
 
 // AlreadyRunningError says that another supervisor holds the instance lock.
@@ -251,6 +253,9 @@ func (s *supervisor) recallWish() {
 		s.Log.Error("the wish is unreadable; nothing is started", "error", err)
 		wish, s.unsure = WishStopped, true
 	}
+	if s.finish {
+		wish = WishStopped // for now: it isn't saved
+	}
 	s.state = State{Phase: Stopped, Wish: wish}
 	if err != nil {
 		s.state.Reason = err.Error()
@@ -268,6 +273,11 @@ func (s *supervisor) loop(ctx context.Context) {
 			starting.stop()
 			starting = tick(0)
 			s.Manager.Ready()
+		}
+		if s.finish && leaving != nil && s.launched() {
+			leaving = nil
+			_ = s.step(Input{Kind: InLeave, At: time.Now()}) // no wish to be saved
+			continue
 		}
 		select {
 		case <-alive.due: // told here, and nowhere else: a loop that is stuck doesn't
