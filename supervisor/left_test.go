@@ -1,0 +1,52 @@
+package supervisor
+
+import (
+	"testing"
+
+	"intermission/restart"
+)
+
+// A server whose supervisor is gone is stopped as if that were there, and the wish
+// isn't touched.
+func TestStopLeft(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	b.phase(Running)
+	id := b.prompt("[[slow n=1200 ms=50]]")
+	b.atWork(id)
+	if _, err := b.client.HandOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.handedOver()
+	if _, alive := LivingServer(b.o.Paths); !alive {
+		t.Fatal("nothing was left")
+	}
+	if err := StopLeft(t.Context(), b.o); err != nil {
+		t.Fatal(err)
+	}
+	if pid, alive := LivingServer(b.o.Paths); alive {
+		t.Errorf("pid %d lives", pid)
+	}
+	b.start()
+	b.phase(Running) // as was wished
+	pending, err := b.client.Pending(t.Context())
+	if err != nil || len(pending.Pending) != 1 || pending.Pending[0].ID != id || pending.Pending[0].Cause != restart.CauseShutdown {
+		t.Errorf("%+v, %v", pending, err)
+	}
+	if st, err := b.client.Status(t.Context()); err != nil || len(st.Sessions.Active) > 0 {
+		t.Errorf("at work: %+v, %v", st.Sessions.Active, err)
+	}
+}
+
+// With nothing left, nothing is started.
+func TestStopLeftOfNothing(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	if err := StopLeft(t.Context(), b.o); err != nil {
+		t.Fatal(err)
+	}
+	if pid, alive := LivingServer(b.o.Paths); alive {
+		t.Errorf("pid %d was started", pid)
+	}
+}
