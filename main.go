@@ -124,12 +124,22 @@ func execute(args []string, s *surroundings) int {
 	s.json = c.JSON
 	if err != nil {
 		s.json = s.json || asksJSON(args)
-		return s.fail(&control.Error{Code: control.CodeUsage, Message: err.Error() + "; see: intermission --help"})
+		return s.fail(&control.Error{Code: control.CodeUsage, Message: err.Error() + "; see: " + helpOf(err)})
 	}
 	if err := parsed.Run(s); err != nil {
 		return s.fail(err)
 	}
 	return 0
+}
+
+// helpOf is the help of the command that was called wrongly.
+func helpOf(err error) string {
+	if wrong := (*kong.ParseError)(nil); errors.As(err, &wrong) && wrong.Context != nil {
+		if node := wrong.Context.Selected(); node != nil && !node.Hidden {
+			return node.FullPath() + " --help"
+		}
+	}
+	return "intermission --help"
 }
 
 // asksJSON finds --json in a command line that could not be parsed.
@@ -343,13 +353,26 @@ func (c *trayCommand) Run(s *surroundings) error {
 type serverCommand struct{}
 
 func (serverCommand) Run(s *surroundings, client *control.Client, parsed *kong.Context) error {
+	ctx, act := context.Background(), parsed.Command()
+	pending := 0
+	if act == "stop" {
+		before, err := client.Status(ctx)
+		if err != nil {
+			return err
+		}
+		pending = before.Sessions.Pending
+	}
 	status, err := map[string]func(context.Context) (control.Status, error){
 		"status": client.Status, "start": client.StartServer, "stop": client.StopServer, "restart": client.RestartServer,
-	}[parsed.Command()](context.Background())
+	}[act](ctx)
 	if err != nil {
 		return err
 	}
-	return s.print(status, s.text().Status(status))
+	text := s.text().Status(status)
+	if act == "stop" {
+		text += s.text().Suspended(status.Sessions.Pending - pending)
+	}
+	return s.print(status, text)
 }
 
 type pendingCommand struct{}
@@ -533,12 +556,12 @@ func (c *logsCommand) Run(s *surroundings, client *control.Client) error {
 
 // serviceCommands are the acts on the background service.
 type serviceCommands struct {
-	Install   serviceInstallCommand   `cmd:"" help:"Install it for you, over an older one too, and start it."`
-	Uninstall serviceUninstallCommand `cmd:"" help:"Stop it and take it away; what waits for your consent is kept."`
-	Start     serviceCommand          `cmd:"" help:"Start it."`
-	Stop      serviceCommand          `cmd:"" help:"Stop it: sessions at work are suspended, and the server is stopped."`
+	Install   serviceInstallCommand   `cmd:"" help:"Install the service for you, over an older one too, and start it."`
+	Uninstall serviceUninstallCommand `cmd:"" help:"Stop the service and take it away; what waits for your consent is kept."`
+	Start     serviceCommand          `cmd:"" help:"Start the service, and say what came of its server."`
+	Stop      serviceCommand          `cmd:"" help:"Stop the service: sessions at work are suspended, and the server is stopped."`
 	Restart   serviceCommand          `cmd:"" help:"Replace the supervisor; the server goes on, and the next one adopts it."`
-	Status    serviceStatusCommand    `cmd:"" help:"Show how it is installed, and whether it runs."`
+	Status    serviceStatusCommand    `cmd:"" help:"Show how the service is installed, and whether it runs."`
 }
 
 // background is the service of whoever calls.
@@ -614,6 +637,9 @@ func (c *serviceUninstallCommand) Run(s *surroundings) error {
 	if err != nil {
 		return err
 	}
+	if tray.StartsAtLogin(b.Argv[0]) {
+		report.Next = append(report.Next, "The tray is still started at login; to end that: intermission tray --autostart off")
+	}
 	return s.print(report, service.ReportText(report))
 }
 
@@ -626,12 +652,15 @@ func (serviceCommand) Run(s *surroundings, parsed *kong.Context) error {
 		return err
 	}
 	ctx := context.Background()
-	if err := map[string]func(context.Context) error{
-		"service start": b.Start, "service stop": b.Stop, "service restart": b.Restart,
-	}[parsed.Command()](ctx); err != nil {
+	act := strings.TrimPrefix(parsed.Command(), "service ")
+	suspended := 0
+	if act == "stop" {
+		suspended = b.AtWork(ctx)
+	}
+	if err := map[string]func(context.Context) error{"start": b.Start, "stop": b.Stop, "restart": b.Restart}[act](ctx); err != nil {
 		return err
 	}
-	status, err := b.Status(ctx)
+	status, err := b.After(ctx, act, suspended)
 	if err != nil {
 		return err
 	}

@@ -69,18 +69,20 @@ type ServiceReport struct {
 
 // ServiceStatus is what the system knows of the service.
 type ServiceStatus struct {
-	Installed  bool        `json:"installed"`  // what only a package brought isn't, until this user enables or starts it
-	Kind       ServiceKind `json:"kind"`       // "" when not installed
-	Definition string      `json:"definition"` // file of the unit or agent, name of the service or task
-	Program    string      `json:"program"`    // what the definition starts
-	Version    string      `json:"version"`    // of the intermission that wrote the definition; "" unknown
-	Current    bool        `json:"current"`    // the definition is what Install would write now
-	Enabled    bool        `json:"enabled"`    // it is started by itself, at login or boot
-	Running    bool        `json:"running"`
-	State      string      `json:"state"`     // in the manager's own words, its status line included
-	PID        int         `json:"pid"`       // 0 when not running or not known
-	Lingering  bool        `json:"lingering"` // it runs without a login session too
-	User       string      `json:"user"`      // SystemdSystem: whose sessions they are; its supervisor answers that user alone
+	Installed   bool        `json:"installed"`  // what only a package brought isn't, until this user enables or starts it
+	Kind        ServiceKind `json:"kind"`       // "" when not installed
+	Definition  string      `json:"definition"` // file of the unit or agent, name of the service or task
+	Program     string      `json:"program"`    // what the definition starts
+	Version     string      `json:"version"`    // of the intermission that wrote the definition; "" unknown
+	Current     bool        `json:"current"`    // the definition is what Install would write now, but for the version
+	Enabled     bool        `json:"enabled"`    // it is started by itself, at login or boot
+	Running     bool        `json:"running"`
+	State       string      `json:"state"`                 // in the manager's own words, its status line included
+	PID         int         `json:"pid"`                   // 0 when not running or not known
+	Lingering   bool        `json:"lingering"`             // it runs without a login session too
+	Failure     string      `json:"failure,omitempty"`     // of one that has failed: the last that it said
+	Unreachable bool        `json:"unreachable,omitempty"` // the manager doesn't answer: only the files tell
+	User        string      `json:"user"`                  // SystemdSystem: whose sessions they are; its supervisor answers that user alone
 }
 
 // Install defines the service and has it started at each login (or boot), over an

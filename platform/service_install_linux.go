@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // undoLimit bounds what is undone of an installation that failed; it is done also
@@ -207,6 +209,11 @@ func (s systemdService) enable(ctx context.Context, before unitState, changed bo
 	if was && !changed {
 		return nil
 	}
+	if s.user {
+		if err := s.linkable(ctx); err != nil {
+			return err
+		}
+	}
 	act := "enable"
 	if was {
 		act = "reenable"
@@ -238,6 +245,26 @@ func (s systemdService) enable(ctx context.Context, before unitState, changed bo
 			when = "at boot, and when you log in"
 		}
 		report.Done = append(report.Done, "Enabled it: systemd starts the supervisor "+when+".")
+	}
+	return nil
+}
+
+// linkable is an error when no link can be made among the user's units: systemctl would
+// then say that the unit doesn't exist.
+func (s systemdService) linkable(ctx context.Context) error {
+	dirs, err := s.unitPath(ctx)
+	if err != nil {
+		return s.noManager(err)
+	}
+	own, _ := s.pick(dirs)
+	dir := filepath.Join(filepath.Dir(own), "default.target.wants")
+	made, err := makeDirectories(dir)
+	defer func() { _ = removeDirectories(made) }()
+	if err == nil {
+		err = unix.Access(dir, unix.W_OK)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write in %s: %w", dir, err)
 	}
 	return nil
 }

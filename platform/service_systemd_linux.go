@@ -1,7 +1,6 @@
 package platform
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +68,7 @@ func (u unitState) running() bool {
 	return u.pid != 0 && slices.Contains([]string{"active", "activating", "reloading", "deactivating"}, u.active)
 }
 
-// words are the manager's own: "active (running): 2 sessions pending".
+// words are the manager's own, and the supervisor's: "active (running), 2 sessions pending".
 func (u unitState) words() string {
 	if u.load == stateMasked {
 		return stateMasked
@@ -84,7 +83,11 @@ func (u unitState) words() string {
 			words += ", " + u.exit
 		}
 	}
-	if u.text != "" && u.active != "inactive" { // else it is its last one
+	switch rest, runs := strings.CutPrefix(u.text, u.sub); {
+	case u.text == "" || u.active == "inactive": // else it is its last one
+	case runs && (rest == "" || rest[0] == ','): // it is not said twice
+		words += rest
+	default:
 		words += ": " + u.text
 	}
 	return words
@@ -182,7 +185,7 @@ func (s systemdService) pick(dirs []string) (own, packaged string) {
 // noManager says what to do where no user manager answers.
 func (s systemdService) noManager(err error) error {
 	return fmt.Errorf("no systemd user manager answers; log in as %s (su and sudo don't start one),"+
-		" or have one kept from boot on: sudo loginctl enable-linger %s (%w)", s.host.name, s.host.name, err)
+		" or have one kept from boot on: intermission service install --linger, or by an administrator: sudo loginctl enable-linger %s (%w)", s.host.name, s.host.name, err)
 }
 
 func (s systemdService) status(ctx context.Context) (ServiceStatus, error) {
@@ -222,7 +225,11 @@ func (s systemdService) status(ctx context.Context) (ServiceStatus, error) {
 	st.Version, _ = unitVersion(content)
 	// What a package brought, and nobody enabled or started, isn't installed for this user.
 	st.Installed = files.have != nil || st.Enabled || st.Running
-	st.Current = u.fragment != "" && !u.reload && bytes.Equal(files.have, files.want) && (files.have == nil) == (files.want == nil)
+	// A version stamp that is behind is no other definition: the program is asked for its own.
+	st.Current = u.fragment != "" && !u.reload && sameUnit(files.have, files.want) && (files.have == nil) == (files.want == nil)
+	if u.active == "failed" {
+		st.Failure = s.said(ctx)
+	}
 	return st, nil
 }
 
@@ -245,7 +252,7 @@ func (s systemdService) theirs(ctx context.Context, u unitState) (SystemdOptions
 // statusWithout is the status where no user manager answers: it doesn't run, and the
 // usual file tells whether it is installed.
 func (s systemdService) statusWithout(st ServiceStatus, cause error) (ServiceStatus, error) {
-	st.State = "not running: " + s.noManager(cause).Error()
+	st.State, st.Unreachable = "not running: "+s.noManager(cause).Error(), true
 	config := s.host.getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(config) {
 		config = filepath.Join(s.host.getenv("HOME"), ".config")
@@ -319,20 +326,25 @@ func (s systemdService) explain(ctx context.Context, err error) error {
 	if cannot != nil {
 		return err
 	}
-	said, where := s.lastWords(ctx, s.unit()), "it said"
-	if said == "" {
-		said, where = s.lastLogged(), "its log ends with"
-	}
-	reason := u.words()
-	if said != "" {
-		reason += "; " + where + ": " + said
-	}
+	said := s.said(ctx)
 	// Its own first sentence; the rest of it names commands to look for more.
 	first, _, _ := strings.Cut(err.Error(), " See ")
 	if strings.Contains(first, "authentication required") {
 		return fmt.Errorf("%s A system unit is root's: use sudo", first)
 	}
-	return fmt.Errorf("%s The unit is %s", first, reason)
+	if said != "" && u.active != "inactive" {
+		return fmt.Errorf("it said: %s (the unit is %s)", said, u.words())
+	}
+	return fmt.Errorf("%s The unit is %s", first, u.words())
+}
+
+// said is the last that the supervisor told of itself.
+func (s systemdService) said(ctx context.Context) string {
+	said := s.lastWords(ctx, s.unit())
+	if said == "" {
+		said = s.lastLogged()
+	}
+	return strings.TrimPrefix(said, s.Name+": ")
 }
 
 // lastLogged is the last line of our own log.
@@ -344,6 +356,12 @@ func (s systemdService) lastLogged() string {
 }
 
 func (s systemdService) stop(ctx context.Context) error {
+	if _, err := s.ask(ctx); err != nil {
+		if s.user {
+			err = s.noManager(err)
+		}
+		return err
+	}
 	if _, err := s.run(ctx, ServiceStopLimit+systemctlLimit, "stop", s.unit()); err != nil {
 		return s.explain(ctx, err)
 	}

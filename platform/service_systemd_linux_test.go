@@ -46,7 +46,7 @@ func TestInstallUserUnit(t *testing.T) {
 	// A newer version is written over it, and what runs is left to run.
 	m.write("active", "")
 	newer := SupervisorService("/usr/bin/intermission", "1.3.0")
-	if st := m.status(newer); st.Current || st.Version != "1.2.3" {
+	if st := m.status(newer); !st.Current || st.Version != "1.2.3" { // an older stamp alone is nothing to be told
 		t.Errorf("got the status %+v", st)
 	}
 	report = m.install(newer, ServiceOptions{})
@@ -276,12 +276,12 @@ func TestStartUnit(t *testing.T) {
 	m.write("start.fails", "Job for intermission.service failed.\nSee \"systemctl --user status\" for details.\n")
 	m.write("props", "ActiveState=activating\nSubState=auto-restart\nResult=exit-code\nExecMainCode=1\nExecMainStatus=2\n")
 	m.write("home/state/intermission/log/intermission.log", strings.Repeat("x", 9000)+"\nlevel=ERROR the last of the log\n")
-	want := "Job for intermission.service failed. The unit is activating (auto-restart), exit-code, its exit status was 2; "
-	if err := start(); err == nil || !strings.HasSuffix(err.Error(), want+"its log ends with: level=ERROR the last of the log") {
+	want := " (the unit is activating (auto-restart), exit-code, its exit status was 2)"
+	if err := start(); err == nil || err.Error() != "cannot start the service: it said: level=ERROR the last of the log"+want {
 		t.Errorf("got %v", err)
 	}
-	m.write("journal", "config.toml: line 3\n")
-	if err := start(); err == nil || !strings.HasSuffix(err.Error(), want+"it said: config.toml: line 3") {
+	m.write("journal", "intermission: config.toml: line 3\n")
+	if err := start(); err == nil || err.Error() != "cannot start the service: it said: config.toml: line 3"+want {
 		t.Errorf("got %v", err)
 	}
 	m.write("props", "LoadState=masked\n")
@@ -300,6 +300,21 @@ func TestStopUnitThatWasKilled(t *testing.T) {
 	}
 }
 
+// One that has failed says why, and one that runs has nothing of before to say.
+func TestUnitStatusOfAFailure(t *testing.T) {
+	m := newFakeManager(t)
+	m.install(testService(), ServiceOptions{})
+	m.write("journal", "intermission: config.toml:3: unknown key\n")
+	m.write("props", "ActiveState=failed\nSubState=failed\nResult=exit-code\n")
+	if st := m.status(testService()); st.Failure != "config.toml:3: unknown key" {
+		t.Errorf("got %q", st.Failure)
+	}
+	m.write("props", "ActiveState=active\nSubState=running\nMainPID=5\n")
+	if st := m.status(testService()); st.Failure != "" {
+		t.Errorf("got %q", st.Failure)
+	}
+}
+
 func TestUnitStatus(t *testing.T) {
 	m := newFakeManager(t)
 	m.install(testService(), ServiceOptions{})
@@ -307,6 +322,9 @@ func TestUnitStatus(t *testing.T) {
 		state   string
 		running bool
 	}{
+		"ActiveState=active\nSubState=running\nMainPID=5\nStatusText=running\n":                                    {"active (running)", true},
+		"ActiveState=active\nSubState=running\nMainPID=5\nStatusText=running, 1 session pending\n":                 {"active (running), 1 session pending", true},
+		"ActiveState=active\nSubState=running\nMainPID=5\nStatusText=failed: no program\n":                         {"active (running): failed: no program", true},
 		"ActiveState=inactive\nSubState=dead\nStatusText=stopping\n":                                               {"inactive (dead)", false},
 		"ActiveState=activating\nSubState=start\nMainPID=5\nStatusText=waits for the server\n":                     {"activating (start): waits for the server", true},
 		"ActiveState=deactivating\nSubState=stop-sigterm\nMainPID=5\nStatusText=stopping\n":                        {"deactivating (stop-sigterm): stopping", true},

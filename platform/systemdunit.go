@@ -91,9 +91,13 @@ func systemdUnit(s Service, o SystemdOptions) (string, error) {
 			return "", fmt.Errorf("%q ends with a backslash, which would join it to the next line", line)
 		}
 	}
+	edit := "systemctl --user edit " + s.Name
+	if o.User != "" {
+		edit = "systemctl edit " + s.Name
+	}
 	unit := []string{
 		"# Written by intermission " + s.Version + ". An update writes it anew: settings of your",
-		"# own belong into a drop-in (systemctl edit).",
+		"# own belong into a drop-in (" + edit + ").",
 		"[Unit]",
 		"Description=" + systemdSpecifiers(cmp.Or(s.Comment, s.Title)), // the title is the unit's name
 		"Documentation=man:intermission(1)",

@@ -59,6 +59,12 @@ func StartAtLogin(self string, on bool) error {
 	return trayEntry(self).InstallDesktopEntry(assets.LogoSVG())
 }
 
+// StartsAtLogin tells whether the tray is started at login. What can't be told is no.
+func StartsAtLogin(self string) bool {
+	on, err := trayEntry(self).Enabled()
+	return err == nil && on
+}
+
 // trayEntry starts the tray at login.
 func trayEntry(self string) platform.Autostart {
 	return platform.Autostart{Name: "intermission-tray", Title: "Intermission", Comment: "Shows which AI sessions wait for your consent", Argv: []string{self, "tray"}}

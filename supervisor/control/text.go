@@ -97,6 +97,14 @@ func (t Text) Status(st Status) string {
 	return r.String()
 }
 
+// Suspended says after a stop how many sessions it suspended.
+func (t Text) Suspended(n int) string {
+	if n < 1 {
+		return ""
+	}
+	return plural(n, "session was", "sessions were") + " at work, and suspended: see intermission pending\n"
+}
+
 // maxWorking is how many sessions at work get a line.
 const maxWorking = 10
 

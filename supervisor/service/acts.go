@@ -26,6 +26,8 @@ type Background struct {
 
 	note  string // what a person should know of the program's path
 	unfit error  // why the program can't be installed
+
+	getenv func(string) string
 }
 
 // Find gives the service of whoever has this environment, for the program self, of
@@ -35,7 +37,7 @@ func Find(ctx context.Context, self, version string, getenv func(string) string)
 	if err != nil {
 		return Background{}, err
 	}
-	b := Background{Paths: paths}
+	b := Background{Paths: paths, getenv: getenv}
 	program, note, err := platform.StableProgram(ctx, self, getenv, "version")
 	if err != nil {
 		program, b.unfit = self, err
@@ -55,6 +57,9 @@ type Status struct {
 	platform.ServiceStatus
 	Supervisor *control.SupervisorStatus `json:"supervisor"` // null when none runs
 	Server     string                    `json:"server"`     // its state; "" when no supervisor runs
+	Reason     string                    `json:"reason"`     // why its server doesn't run, or why the service has failed; with an act
+	Suspended  int                       `json:"suspended"`  // by the stop that this answers: how many sessions were at work
+	Next       []string                  `json:"next,omitempty"`
 }
 
 // appearance is how long a supervisor may take until it answers, where the service
@@ -66,6 +71,11 @@ const appearance = 15 * time.Second
 func (b Background) Install(ctx context.Context, o Options) (platform.ServiceReport, error) {
 	if b.unfit != nil {
 		return platform.ServiceReport{}, fmt.Errorf("cannot install the service: %w", b.unfit)
+	}
+	if !o.NoStart && o.Kind != platform.SystemdSystem && o.User == "" {
+		if err := b.configured(); err != nil {
+			return platform.ServiceReport{}, fmt.Errorf("cannot install the service: %w", err)
+		}
 	}
 	before, _ := b.Service.Status(ctx) // what can't be told is installed anew
 	report, err := b.Service.Install(ctx, o.ServiceOptions)
@@ -95,6 +105,7 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 	if err := b.Restart(ctx); err != nil {
 		return report, err
 	}
+	b.tellServer(ctx, &report)
 	if running != nil {
 		report.Done = append(report.Done, "The supervisor that ran before has left its server to it; no session was cut off.")
 	} else {
@@ -122,6 +133,14 @@ func (b Background) Restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if running != nil { // it stays, where the next one could not come
+		if st, err := b.Service.Status(ctx); err == nil && !st.Installed {
+			return platform.ErrNotInstalled
+		}
+		if err := b.configured(); err != nil {
+			return fmt.Errorf("the supervisor (pid %d) is not replaced: %w", running.PID, err)
+		}
+	}
 	if running == nil {
 		if st, err := b.Service.Status(ctx); err == nil && st.Running {
 			if err := b.Stop(ctx); err != nil {
@@ -140,6 +159,11 @@ func (b Background) Restart(ctx context.Context) error {
 
 // Start starts the service, and waits until its supervisor answers.
 func (b Background) Start(ctx context.Context) error {
+	if before, err := b.Service.Status(ctx); err == nil && before.Installed && before.Kind != platform.SystemdSystem && !before.Running {
+		if err := b.configured(); err != nil {
+			return fmt.Errorf("cannot start the service: %w", err)
+		}
+	}
 	if err := b.Service.Start(ctx); err != nil {
 		return err
 	}
@@ -167,6 +191,14 @@ func (b Background) Start(ctx context.Context) error {
 	}
 }
 
+// AtWork is how many sessions a stop would suspend; 0 also where no supervisor answers.
+func (b Background) AtWork(ctx context.Context) int {
+	client := control.Dial(b.Paths.LiveSocket())
+	defer client.Close()
+	st, _ := client.Status(ctx)
+	return len(st.Sessions.Active)
+}
+
 // Stop ends the supervisor, which stops its server before: what is at work is suspended.
 func (b Background) Stop(ctx context.Context) error {
 	err := b.Service.Stop(ctx)
@@ -189,6 +221,7 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 		}
 		return b.Service.Uninstall(ctx)
 	}
+	suspended := b.AtWork(ctx)
 	if err := b.Stop(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
 		return platform.ServiceReport{}, err
 	}
@@ -196,12 +229,18 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 		return platform.ServiceReport{}, &control.Error{Code: control.CodeRefused, Message: "a supervisor runs that isn't the service's, and has its ledger open; end it (intermission status has its pid), and purge again"}
 	}
 	report, err := b.Service.Uninstall(ctx)
+	if errors.Is(err, platform.ErrNotInstalled) && !purge {
+		return report, errors.New("the service is not installed")
+	}
 	if errors.Is(err, platform.ErrNotInstalled) && purge {
 		report, err = platform.ServiceReport{Done: []string{"No service was installed."}, Next: []string{}}, nil
 	}
 	switch {
 	case err != nil:
 		return report, err
+	case suspended > 0 && !purge:
+		report.Done = append(report.Done, fmt.Sprintf("Suspended %s; what waits for your consent is kept in %s.", sessions(suspended), b.Paths.State))
+		return report, nil
 	case !purge:
 		report.Done = append(report.Done, "What waits for your consent is kept in "+b.Paths.State+".")
 		return report, nil
@@ -209,7 +248,7 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 	if err := purgeFiles(b.Paths); err != nil {
 		return report, err
 	}
-	report.Done = append(report.Done, "Removed the ledger and the logs in "+b.Paths.State+"; the configuration beside "+b.Paths.ConfigFile+" is yours, and stays.")
+	report.Done = append(report.Done, "Removed the ledger and the logs in "+b.Paths.State+"; "+b.kept())
 	return report, nil
 }
 
@@ -219,11 +258,11 @@ func (b Background) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	st := Status{ServiceStatus: installed}
+	st := Status{ServiceStatus: installed, Reason: installed.Failure}
 	client := control.Dial(b.Paths.LiveSocket())
 	defer client.Close()
 	if answer, err := client.Status(ctx); err == nil {
-		st.Supervisor, st.Server = &answer.Supervisor, answer.Server.State
+		st.Supervisor, st.Server, st.Reason = &answer.Supervisor, answer.Server.State, answer.Server.Reason
 	}
 	return st, nil
 }
