@@ -69,6 +69,9 @@ func faultOf(err error) fault {
 	return faultNone
 }
 
+// Damaged tells whether an error of SQLite is proof that what is in the file is bad.
+func Damaged(err error) bool { return faultOf(err) == faultDamaged }
+
 // explainedError is an error with its meaning and its act.
 type explainedError struct{ error }
 

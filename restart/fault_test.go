@@ -56,6 +56,9 @@ func TestFaults(t *testing.T) {
 		if got := faultOf(fmt.Errorf("wrapped: %w", err)); got != want {
 			t.Errorf("%v is %d, not %d", err, got, want)
 		}
+		if Damaged(err) != (want == faultDamaged) {
+			t.Errorf("%v is damage", err)
+		}
 		said := Explain("/d/ledger.db", err).Error()
 		for word, only := range map[string]bool{"damaged": want == faultDamaged, "move it away": want == faultDamaged} {
 			if strings.Contains(said, word) != only {

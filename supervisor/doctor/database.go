@@ -75,8 +75,14 @@ func (p *patient) checkDatabase(ctx context.Context) Check {
 			"%s isn't a database of generation %s, which the configuration names, while the program is of version %s: %s", path, found.Generation, found.Version, unknown.Reason)
 	case errors.As(err, &unknown):
 		return failed("update intermission, or set OPENCODE_DB to another file", "%s has a shape that intermission doesn't know: %s", path, unknown.Reason)
+	case restart.Damaged(err):
+		return failed("put back a copy of it, and keep the file: "+path, "%s", err)
 	case err != nil:
-		return failed("make it readable to you, or put back a copy of it: "+path, "%s", err)
+		if meant := restart.Explain(path, err); meant.Error() != err.Error() {
+			detail, act := split(meant)
+			return failed(act, "%s: %s", path, detail)
+		}
+		return failed("make it readable to you, and make room in "+os.TempDir(), "%s", err)
 	}
 	return ok("%s, %s, shape %s", path, humanize.Bytes(uint64(info.Size())), kind)
 }
@@ -100,7 +106,7 @@ func shapeOf(ctx context.Context, path string, gen opencode.Generation) (string,
 	if !joined(path) {
 		dir, err := os.MkdirTemp("", "intermission-doctor-")
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("cannot copy its tables: %v", err) //nolint:errorlint // it is another disk's
 		}
 		defer os.RemoveAll(dir)
 		at = filepath.Join(dir, "tables.db")
@@ -140,7 +146,7 @@ func copyTables(ctx context.Context, from, to string) error {
 			return err
 		}
 		if _, err := target.ExecContext(ctx, create); err != nil {
-			return err
+			return fmt.Errorf("cannot copy its tables: %v", err) //nolint:errorlint // it is another disk's
 		}
 	}
 	return rows.Err()
