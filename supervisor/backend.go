@@ -223,8 +223,8 @@ func (s *supervisor) Resume(ctx context.Context, id string, at int64) (control.R
 	if id, err = s.resolve(ctx, ledger, id); err != nil {
 		return control.Result{}, err
 	}
-	if !s.consents.enter() {
-		return control.Result{}, errHandingOver
+	if why := s.consents.enter(); why != "" {
+		return control.Result{}, &control.Error{Code: control.CodeRefused, Message: why + "; try again in a moment"}
 	}
 	defer s.consents.leave()
 	r, err := resumer.Resume(ctx, id, at)

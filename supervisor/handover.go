@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,8 +20,6 @@ var ErrHandedOver = errors.New("handed over to the next supervisor")
 // deliveryPatience is how long a handover waits for consents that are being
 // delivered. One that takes longer is looked up by the next supervisor.
 const deliveryPatience = 10 * time.Second
-
-var errHandingOver = &control.Error{Code: control.CodeRefused, Message: "the supervisor is being replaced; try again in a moment"}
 
 // HandOver implements control.Backend. The supervisor ends as if it had been
 // killed at a good moment: nobody is suspended, the server's record stays as it is,
@@ -83,7 +82,7 @@ func (s *supervisor) handOverNow(ctx context.Context) error {
 	if err := s.unguarded(); err != nil {
 		return err
 	}
-	s.consents.close()
+	s.consents.close(beingReplaced)
 	err := s.drain(ctx)
 	if err == nil {
 		err = s.submit(Input{Kind: InHand})
@@ -97,7 +96,7 @@ func (s *supervisor) handOverNow(ctx context.Context) error {
 	case err == nil:
 		err = errBusy
 	}
-	s.consents.open()
+	s.consents.open(beingReplaced)
 	return err
 }
 
@@ -176,23 +175,26 @@ func (s *supervisor) consented(ctx context.Context, states ...restart.State) (n 
 	return n
 }
 
+// beingReplaced is what consents are told while a handover is under way.
+const beingReplaced = "the supervisor is being replaced"
+
 // door is what consents come in by.
 type door struct {
 	mu     sync.Mutex
-	shut   int // by how many
+	shut   []string // why, by each who has shut it
 	inside int
 	empty  chan struct{} // closed when nobody is inside; nil when nobody waits for that
 }
 
-// enter lets a consent in; leave has to follow. False when the door is shut.
-func (d *door) enter() bool {
+// enter lets a consent in; leave has to follow. It says why when the door is shut.
+func (d *door) enter() (shut string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.shut > 0 {
-		return false
+	if len(d.shut) > 0 {
+		return d.shut[0]
 	}
 	d.inside++
-	return true
+	return ""
 }
 
 func (d *door) leave() {
@@ -205,17 +207,19 @@ func (d *door) leave() {
 	}
 }
 
-// close shuts the door; open has to follow, or the end.
-func (d *door) close() {
+// close shuts the door, and says why; open has to follow with the same, or the end.
+func (d *door) close(why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shut++
+	d.shut = append(d.shut, why)
 }
 
-func (d *door) open() {
+func (d *door) open(why string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.shut--
+	if i := slices.Index(d.shut, why); i >= 0 {
+		d.shut = slices.Delete(d.shut, i, i+1)
+	}
 }
 
 // drained gives a channel that is closed when nobody is inside.

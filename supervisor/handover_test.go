@@ -277,3 +277,19 @@ func TestHandoverIsRefusedWithABrokenConfiguration(t *testing.T) {
 	b.start()
 	b.phase(Running)
 }
+
+// Who has shut the door says why; it is open once all have opened it.
+func TestDoor(t *testing.T) {
+	var d door
+	d.close("a handover")
+	d.close("an upgrade")
+	d.close("a handover")
+	for _, step := range []struct{ why, opened string }{
+		{"a handover", "a handover"}, {"an upgrade", "a handover"}, {"an upgrade", "an upgrade"}, {"", "nothing that is shut"}, {"", ""},
+	} {
+		if got := d.enter(); got != step.why {
+			t.Errorf("%q, not %q", got, step.why)
+		}
+		d.open(step.opened)
+	}
+}

@@ -182,8 +182,9 @@ func (s *supervisor) upgrade() time.Duration {
 	if quiet := s.Policy.Quiet - s.roster.idle(); quiet > 0 {
 		return quiet
 	}
-	s.consents.close() // one that came now would be delivered to a server that is about to end
-	defer s.consents.open()
+	why := "the server is being restarted to use OpenCode " + version
+	s.consents.close(why) // one that came now would be delivered to a server that is about to end
+	defer s.consents.open(why)
 	if !closed(s.consents.drained()) || s.consented(s.life, restart.StateQueued, restart.StateResuming) > 0 {
 		return 0 // the ledger tells when they are decided
 	}
@@ -191,7 +192,7 @@ func (s *supervisor) upgrade() time.Duration {
 		return max(s.Policy.Quiet, askTimeout)
 	}
 	s.Log.Info("nothing is active: the server is restarted to use the version in place", "version", version, "is", c.version())
-	s.report(Input{Kind: InUpgrade, Reason: "it is restarted to use opencode " + version + " instead of " + c.version()})
+	s.report(Input{Kind: InUpgrade, Reason: "it is restarted to use OpenCode " + version + " instead of " + c.version()})
 	for {
 		s.mu.Lock()
 		changed, phase := s.changed, s.state.Phase

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -148,6 +149,35 @@ func TestAnUpgradeWaitsForAPersonBetweenTwoPrompts(t *testing.T) {
 	if st, err := b.client.RestartServer(t.Context()); err != nil || st.Server.Available != "" || st.Server.Incarnation == first.Server.Incarnation {
 		t.Errorf("%+v, %v", st.Server, err)
 	}
+}
+
+// A consent that comes while the server is restarted for an upgrade hears so, and counts
+// when it is given again.
+func TestAConsentDuringAnUpgrade(t *testing.T) {
+	t.Parallel()
+	b, at := upgradable(t, "2.2.0")
+	b.o.Config.Server.Environment["INTERMISSION_DEVSERVER_FAULT"] = "slow-stop=2s"
+	b.start()
+	b.phase(Running)
+	id := b.prompt("[[slow n=900 ms=50]]")
+	b.atWork(id)
+	if _, err := b.client.RestartServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.waits(id)
+	put(t, at, "2.3.0")
+	b.phase(Stopping)
+	var refused *control.Error
+	if _, err := b.client.Resume(t.Context(), id, 0); !errors.As(err, &refused) || refused.Code != control.CodeRefused || !strings.Contains(refused.Message, "restarted to use OpenCode 2.3.0") {
+		t.Errorf("%v", err)
+	}
+	b.status("the upgrade", func(st control.Status) bool {
+		return st.Server.State == "running" && st.Server.Available == ""
+	})
+	b.until("it is taken", func() bool {
+		r, err := b.client.Resume(t.Context(), id, 0)
+		return err == nil && r.Outcome == "resumed"
+	}, func() any { return nil })
 }
 
 // A job in the background belongs to a session that is not active, and would be lost.
