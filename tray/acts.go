@@ -2,15 +2,12 @@ package tray
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"intermission/platform"
-	"intermission/restart"
 	"intermission/supervisor/control"
 )
 
@@ -19,12 +16,22 @@ type actor struct {
 	paths   platform.Paths
 	self    string // this program
 	service background
+	stable  func(context.Context) (string, error) // self, by the path that stays when its version changes
 }
 
-// background is the supervisor as the system's service: platform.Service.
+func newActor(c Config) actor {
+	return actor{
+		paths: c.Paths, self: c.Self, service: platform.SupervisorService(c.Self, c.Version).For(os.Getenv),
+		stable: func(ctx context.Context) (string, error) {
+			program, _, err := platform.StableProgram(ctx, c.Self, os.Getenv, "version")
+			return program, err
+		},
+	}
+}
+
+// background is the supervisor as the system's service: platform.Service. It is set
+// up and started by our own commands alone, so that there is one way to do it.
 type background interface {
-	Install(context.Context, platform.ServiceOptions) (platform.ServiceReport, error)
-	Start(context.Context) error
 	Status(context.Context) (platform.ServiceStatus, error)
 }
 
@@ -57,14 +64,14 @@ func (a *actor) do(ctx context.Context, act Action) Done {
 		err = platform.OpenTerminal([]string{a.self, "open", act.Session}, "")
 	case OpenLog:
 		err = a.openLog(act.Shown == "running")
-	case LoginOn, LoginOff:
-		err = StartAtLogin(a.self, act.Verb == LoginOn)
+	case LoginOn:
+		err = a.startAtLogin(ctx)
+	case LoginOff:
+		err = StartAtLogin(a.self, false)
 	case SetUp:
-		if _, err = a.service.Install(ctx, platform.ServiceOptions{}); err == nil {
-			err = StartAtLogin(a.self, true)
-		}
-		if err == nil {
-			err = a.service.Start(ctx)
+		var next []string
+		if next, err = a.setUp(ctx); err == nil && len(next) > 0 {
+			done.Outcome, done.Reason = "set up", strings.Join(next, " ")
 		}
 	case StartSupervisor:
 		err = a.supervise(ctx)
@@ -101,54 +108,4 @@ func (a *actor) openLog(running bool) error {
 		}
 	}
 	return fmt.Errorf("there is no log in %s yet", a.paths.Log)
-}
-
-// startPatience is how long a supervisor may take to fail: then it is told why.
-const startPatience = 3 * time.Second
-
-// supervise starts the supervisor: the service where it is installed, for whoever
-// keeps that must know of it.
-func (a *actor) supervise(ctx context.Context) error {
-	if st, err := a.service.Status(ctx); err == nil && st.Installed {
-		return a.service.Start(ctx)
-	}
-	return a.spawn(ctx)
-}
-
-// spawn starts a supervisor that outlives us.
-func (a *actor) spawn(ctx context.Context) error {
-	// What it says before its own log is open: a configuration that is wrong, another one that runs.
-	path := filepath.Join(a.paths.Log, "start.log")
-	output, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("cannot write what the supervisor says: %w", err)
-	}
-	defer output.Close()
-	child, err := platform.Start(platform.Spec{Argv: []string{a.self, "run", "--quiet"}, Env: os.Environ(), Output: output})
-	if err != nil {
-		return err
-	}
-	ended := make(chan platform.Exit, 1)
-	// It reaps the supervisor, should that end before us, and so lives as long as it or we do.
-	go func() { ended <- child.Wait() }()
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
-	select {
-	case exit := <-ended:
-		said, err := os.ReadFile(path)
-		if err != nil {
-			return fmt.Errorf("it exited with status %d, and what it said can't be read: %w", exit.Code, err)
-		}
-		return errors.New(lastLine(string(said), exit))
-	case <-ctx.Done(): // it goes on
-		return nil
-	}
-}
-
-func lastLine(said string, exit platform.Exit) string {
-	lines := strings.Split(strings.TrimSpace(said), "\n")
-	if last := restart.PlainText(strings.TrimPrefix(lines[len(lines)-1], "intermission: "), 300); last != "" {
-		return last
-	}
-	return fmt.Sprintf("it exited with status %d", exit.Code)
 }

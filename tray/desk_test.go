@@ -77,7 +77,7 @@ func newDesk(t testing.TB, b *bus) *desk {
 	d.env = []string{
 		"PATH=" + os.Getenv("PATH"), "SHELL=/bin/sh", "NO_COLOR=1", "HOME=" + d.path("home"), "TZ=UTC",
 		"XDG_CONFIG_HOME=" + d.path("config"), "XDG_STATE_HOME=" + d.path("state"), "XDG_DATA_HOME=" + d.path("data"),
-		"XDG_CACHE_HOME=" + d.path("cache"), "XDG_RUNTIME_DIR=" + d.path("run"), "XDG_CONFIG_DIRS=" + d.path("etc"),
+		"XDG_CACHE_HOME=" + d.path("cache"), "TMPDIR=" + d.path("cache"), "XDG_RUNTIME_DIR=" + d.path("run"), "XDG_CONFIG_DIRS=" + d.path("etc"),
 	}
 	if b != nil {
 		d.env = append(d.env, "DBUS_SESSION_BUS_ADDRESS="+b.Address())

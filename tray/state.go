@@ -79,8 +79,8 @@ type Loss struct {
 // Done is what came of an act.
 type Done struct {
 	Action  Action
-	Outcome string // of a resume, by the contract; else ""
-	Reason  string // why it wasn't done, "" when it was
+	Outcome string // of a resume, by the contract; "set up" of SetUp; else ""
+	Reason  string // why it wasn't done, "" when it was; with an outcome what else there is to say
 }
 
 // Entries is what the system has about our start at login.
@@ -189,7 +189,7 @@ func (s State) done(d Done) State {
 	}
 	s.Message = restart.PlainText(s.doneWords(d, name), 3*maxReason)
 	// Of one that ended at once the supervisor tells; one that is queued stands in the menu.
-	if d.Outcome != "resumed" && d.Outcome != "queued" {
+	if d.Outcome != "resumed" && d.Outcome != "queued" && d.Outcome != "set up" {
 		s.notices = s.notices.add(kindAct, item{id: d.Action.Session, at: d.Action.At, what: cmp.Or(d.Outcome, string(d.Action.Verb)), body: s.Message, now: true})
 	}
 	return s
@@ -199,6 +199,8 @@ func (s State) doneWords(d Done, name string) string {
 	switch d.Outcome {
 	case "resumed":
 		return fmt.Sprintf("%s was resumed, and %s", name, d.Reason)
+	case "set up":
+		return "The supervisor is set up. " + d.Reason
 	case "queued":
 		return fmt.Sprintf("%s waits for its turn: %s", name, d.Reason)
 	case "already":

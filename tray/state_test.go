@@ -187,6 +187,7 @@ func TestWhatCameOfAnAct(t *testing.T) {
 		{Done{Action: resume, Outcome: "already", Reason: "it was resumed"}, "“Fix the login” was not resumed again: it was resumed", "act Intermission: “Fix the login” was not resumed again: it was resumed"},
 		{Done{Action: Action{Verb: CopyID, Session: p.ID}, Reason: "install xclip"}, "The session ID was not copied: install xclip", "act Intermission: The session ID was not copied: install xclip"},
 		{Done{Action: Action{Verb: SetUp}, Reason: "port\x1b[0m \u202egone"}, "The supervisor was not set up: port gone", "act Intermission: The supervisor was not set up: port gone"},
+		{Done{Action: Action{Verb: SetUp}, Outcome: "set up", Reason: "It runs while you are logged in."}, "The supervisor is set up. It runs while you are logged in.", ""},
 	} {
 		s := told()
 		s.state.Quiet = []QuietHours{{0, 720}, {720, 0}} // an answer isn't held back

@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -101,7 +100,7 @@ func Run(ctx context.Context, c Config) error {
 		heard:   make(chan Input, 1),
 		notices: make(chan platform.Notice, 16),
 		state:   State{Options: c.Options, Now: time.Now()},
-		actor:   actor{paths: c.Paths, self: c.Self, service: platform.SupervisorService(c.Self, c.Version).For(os.Getenv)},
+		actor:   newActor(c),
 	}
 	err = t.run(desktop)
 	cancel()
