@@ -80,7 +80,7 @@ type ServiceStatus struct {
 	State       string      `json:"state"`                 // in the manager's own words, its status line included
 	PID         int         `json:"pid"`                   // 0 when not running or not known
 	Lingering   bool        `json:"lingering"`             // it runs without a login session too
-	Failure     string      `json:"failure,omitempty"`     // of one that has failed: the last that it said
+	Failure     string      `json:"failure,omitempty"`     // of one that has failed, or fails at each start: the last that it said
 	Unreachable bool        `json:"unreachable,omitempty"` // the manager doesn't answer: only the files tell
 	User        string      `json:"user"`                  // SystemdSystem: whose sessions they are; its supervisor answers that user alone
 }

@@ -227,7 +227,7 @@ func (s systemdService) status(ctx context.Context) (ServiceStatus, error) {
 	st.Installed = files.have != nil || st.Enabled || st.Running
 	// A version stamp that is behind is no other definition: the program is asked for its own.
 	st.Current = u.fragment != "" && !u.reload && sameUnit(files.have, files.want) && (files.have == nil) == (files.want == nil)
-	if u.active == "failed" {
+	if u.active == "failed" || u.sub == "auto-restart" && u.result != "success" {
 		st.Failure = s.said(ctx)
 	}
 	return st, nil

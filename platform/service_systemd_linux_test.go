@@ -305,9 +305,11 @@ func TestUnitStatusOfAFailure(t *testing.T) {
 	m := newFakeManager(t)
 	m.install(testService(), ServiceOptions{})
 	m.write("journal", "intermission: config.toml:3: unknown key\n")
-	m.write("props", "ActiveState=failed\nSubState=failed\nResult=exit-code\n")
-	if st := m.status(testService()); st.Failure != "config.toml:3: unknown key" {
-		t.Errorf("got %q", st.Failure)
+	for _, state := range []string{"ActiveState=failed\nSubState=failed\n", "ActiveState=activating\nSubState=auto-restart\n"} {
+		m.write("props", state+"Result=exit-code\n")
+		if st := m.status(testService()); st.Failure != "config.toml:3: unknown key" {
+			t.Errorf("%q: got %q", state, st.Failure)
+		}
 	}
 	m.write("props", "ActiveState=active\nSubState=running\nMainPID=5\n")
 	if st := m.status(testService()); st.Failure != "" {

@@ -17,7 +17,11 @@ func StartAct(ctx context.Context, getenv func(string) string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	return startAct(os.Geteuid() == 0, func() (platform.ServiceStatus, error) {
-		return platform.SupervisorService("intermission", "").For(getenv).Status(ctx)
+		self, err := os.Executable()
+		if err != nil {
+			return platform.ServiceStatus{}, err
+		}
+		return platform.SupervisorService(self, "").For(getenv).Status(ctx)
 	})
 }
 

@@ -159,9 +159,12 @@ func (b Background) Restart(ctx context.Context) error {
 
 // Start starts the service, and waits until its supervisor answers.
 func (b Background) Start(ctx context.Context) error {
-	if before, err := b.Service.Status(ctx); err == nil && before.Installed && before.Kind != platform.SystemdSystem && !before.Running {
-		if err := b.configured(); err != nil {
-			return fmt.Errorf("cannot start the service: %w", err)
+	if before, err := b.Service.Status(ctx); err == nil && before.Installed && before.Kind != platform.SystemdSystem {
+		// One that fails at each start is now and then running, as its manager has it.
+		if running, err := b.running(ctx); err == nil && running == nil {
+			if err := b.configured(); err != nil {
+				return fmt.Errorf("cannot start the service: %w", err)
+			}
 		}
 	}
 	if err := b.Service.Start(ctx); err != nil {

@@ -27,7 +27,9 @@ func TestStatusSaysWhatToDo(t *testing.T) {
 			[]string{"config.toml:3: unknown key", "start it with: intermission service start", "by itself at login"}, nil,
 		},
 		"system unit": {
-			with(func(st *Status) { st.Kind, st.User, st.Enabled, st.Current = platform.SystemdSystem, "alice", false, false }),
+			with(func(st *Status) {
+				st.Kind, st.User, st.Enabled, st.Current = platform.SystemdSystem, "alice", false, false
+			}),
 			[]string{"not by itself", "sudo intermission service install --system --user alice"}, []string{"login"},
 		},
 		"system unit at boot": {with(func(st *Status) { st.Kind = platform.SystemdSystem }), []string{"by itself at boot"}, []string{"login"}},
