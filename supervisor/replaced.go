@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,9 +16,10 @@ import (
 // maxLinks bounds the symbolic links on the way to a file.
 const maxLinks = 40
 
-// leading gives, by directory, the names in it that lead to the file: of it, of each
-// directory and symbolic link on the way, and of what those point to. A change of
-// one of these can make it another file. The way ends where something is missing.
+// leading gives, by directory, the names in it that lead to the file and may come to
+// lead elsewhere: its own, those of symbolic links on the way, and the one where the way
+// ends because it is missing. Other directories on the way are not among them: they hold
+// much that changes, and the directories in which a name counts tell their own end.
 func leading(file string) map[string][]string {
 	names := map[string][]string{}
 	root := filepath.VolumeName(file) + string(filepath.Separator)
@@ -29,15 +31,17 @@ func leading(file string) map[string][]string {
 			at = filepath.Dir(at)
 			continue
 		}
-		if at != root && !slices.Contains(names[at], name) { // what leads there from the root isn't replaced
-			names[at] = append(names[at], name)
-		}
 		next := filepath.Join(at, name)
 		info, err := os.Lstat(next)
+		link := err == nil && info.Mode()&os.ModeSymlink != 0
+		counts := err != nil || link || len(rest) == 0
+		if counts && at != root && !slices.Contains(names[at], name) { // what leads there from the root isn't replaced
+			names[at] = append(names[at], name)
+		}
 		if err != nil {
 			break
 		}
-		if info.Mode()&os.ModeSymlink == 0 {
+		if !link {
 			at = next
 			continue
 		}
@@ -74,17 +78,34 @@ func (r replacement) watch(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("cannot watch files: %w", err)
 		}
-		names := map[string][]string{}
-		for _, f := range r.files() {
-			for dir, lead := range leading(f) {
-				names[dir] = append(names[dir], lead...)
+		names := r.leading()
+		for range maxAttempts {
+			for dir := range names {
 				_ = w.Add(dir) // a directory that can't be read is one that its user doesn't change
+			}
+			before := names
+			if names = r.leading(); maps.EqualFunc(names, before, slices.Equal) {
+				break // else what leads there was changed before it was watched
 			}
 		}
 		r.await(ctx, w, names, r.look()) // looked at when it is watched already: nothing is missed
 		w.Close()
 	}
 	return nil
+}
+
+// maxAttempts bounds how often is looked anew at what changes while it begins to be watched.
+const maxAttempts = 10
+
+// leading gives what leads to all of the files.
+func (r replacement) leading() map[string][]string {
+	names := map[string][]string{}
+	for _, f := range r.files() {
+		for dir, lead := range leading(f) {
+			names[dir] = append(names[dir], lead...)
+		}
+	}
+	return names
 }
 
 // await waits for a burst of changes and its end, or until another look is due after pause.
