@@ -53,11 +53,25 @@ VIAddVersionKey "Comments" "This build is not signed."
 Var HadTray
 Var Moved
 
-; A tray closes when its window is closed, which taskkill without /F asks for. A
-; supervisor has no window, and isn't touched.
+; A tray is found by the class of the window by which it hears of the session's end
+; (platform/powerwindow_windows.go), and closes when its windows are asked to, which is
+; what taskkill without /F does. A supervisor is left to "intermission service": it has
+; its server to stop, or to leave to the next.
 !macro CloseTrays
-  nsExec::ExecToLog '"$SYSDIR\taskkill.exe" /IM intermission.exe'
-  Pop $HadTray
+  StrCpy $HadTray 0
+  StrCpy $3 0
+  ${Do}
+    FindWindow $1 "IntermissionTray"
+    ${If} $1 == 0
+      ${ExitDo}
+    ${EndIf}
+    StrCpy $HadTray 1
+    System::Call 'user32::GetWindowThreadProcessId(p r1, *i .r2)'
+    nsExec::ExecToLog '"$SYSDIR\taskkill.exe" /PID $2'
+    Pop $2
+    Sleep 250
+    IntOp $3 $3 + 1
+  ${LoopUntil} $3 >= 20
 !macroend
 
 Section "Intermission" Program
@@ -122,7 +136,7 @@ SectionEnd
 
 ; The new tray, in place of the one that was closed.
 Section "-tray"
-  ${If} $HadTray == 0
+  ${If} $HadTray == 1
     Exec '"$INSTDIR\intermission.exe" tray'
   ${EndIf}
 SectionEnd
@@ -220,7 +234,7 @@ Section "Uninstall"
   ${LoopUntil} $1 >= 20
   ${If} ${FileExists} "$INSTDIR\intermission.exe"
     SetErrorLevel 2
-    Abort "intermission.exe is still running: end it, and uninstall again"
+    Abort "intermission.exe is still running, which intermission status tells of: end it, and uninstall again"
   ${EndIf}
   Delete "$INSTDIR\intermission-*.old"
   Delete "$INSTDIR\intermission.ico"
