@@ -92,7 +92,7 @@ func (s Service) install(ctx context.Context, o ServiceOptions) (ServiceReport, 
 		return report, fmt.Errorf("cannot install the service: %w", err)
 	}
 	if out, err := launchctl(ctx, "print", s.launchTarget()); err != nil {
-		report.Next = append(report.Next, "To start it now: intermission service start")
+		report.Next = append(report.Next, HintStart)
 	} else if state, _ := launchctlState(out); !bytes.Equal(have, want) {
 		report.Next = append(report.Next, "launchd goes by the older definition ("+state+") until: intermission service stop, then intermission service start")
 	}

@@ -82,7 +82,7 @@ func (s Service) install(ctx context.Context, o ServiceOptions) (ServiceReport, 
 		report.Done = append(report.Done, "Took away the "+string(had.Kind)+" that was installed before.")
 	}
 	if !had.Running {
-		report.Next = append(report.Next, "To start it now: intermission service start")
+		report.Next = append(report.Next, HintStart)
 	}
 	return report, nil
 }
