@@ -56,7 +56,7 @@ func (d desktopLogin) install(context.Context, ServiceOptions) (ServiceReport, e
 	if !d.look().Held {
 		report.Next = append(report.Next, HintStart)
 	}
-	report.Next = append(report.Next, "Nobody starts it again if it dies; the next login or intermission service start does.")
+	report.Next = append(report.Next, "It is started by a login to the desktop only, not by ssh, and by nobody if it dies; then: intermission service start")
 	return report, nil
 }
 

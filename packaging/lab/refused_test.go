@@ -44,7 +44,7 @@ func TestRefusedInstallation(t *testing.T) {
 	m.write(t, configuration+"/systemd/user/other.service", "[Service]\nExecStart=/bin/true\n", 0o644)
 	m.must(t, "mount", "--bind", configuration, configuration)
 	m.must(t, "mount", "-o", "remount,bind,ro", configuration)
-	refused("configuration that can't be written", func(t *testing.T) result { return s.run(t, "intermission service install") }, configuration)
+	refused("configuration that can't be written", func(t *testing.T) result { return s.run(t, "intermission service install") }, configuration, "read-only")
 	m.must(t, "umount", configuration)
 
 	s.must(t, "systemctl --user mask intermission.service")

@@ -71,7 +71,7 @@ func TestSystemUnit(t *testing.T) {
 	m.resumeOne(t, one)
 
 	// Root isn't answered by another's supervisor, and can only have it end in order.
-	if got := m.must(t, "intermission", "service", "status"); !strings.Contains(got, "as "+userName+": intermission status") {
+	if got := m.must(t, "intermission", "service", "status"); !strings.Contains(got, "as "+userName+": intermission status") || !strings.Contains(got, "by itself at boot") {
 		t.Errorf("root is told of the supervisor: %s", got)
 	}
 	three := m.begin(t, "three")

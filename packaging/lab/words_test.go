@@ -77,4 +77,20 @@ func TestServiceSaysWhy(t *testing.T) {
 	m.serving(t)
 	m.begin(t, "three")
 	s.run(t, "intermission service uninstall").says(t, 0, "Suspended 1 session that was at work")
+
+	// Without a login there is no manager of the user's to be asked.
+	s.must(t, "intermission service install --no-start")
+	s.logout(t)
+	eventually(t, "the end of the user's manager", func() error {
+		if r := m.withoutLogin("intermission", "service", "status"); !strings.Contains(r.stdout, "log in as "+userName) {
+			return fmt.Errorf("%v", r)
+		}
+		return nil
+	})
+	if r := m.withoutLogin("intermission", "service", "status"); strings.Contains(r.stdout, "program") || strings.Contains(r.stdout, "not what this") {
+		t.Errorf("it shows what it can't know: %v", r)
+	}
+	for _, act := range []string{"start", "stop", "uninstall"} {
+		m.withoutLogin("intermission", "service", act).says(t, 1, "log in as "+userName, "enable-linger "+userName)
+	}
 }
