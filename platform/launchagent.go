@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // launchAgentLabel is the agent's name, and the stem of its file.
@@ -74,6 +75,31 @@ func launchAgentVersion(data []byte) string {
 		return ""
 	}
 	return version
+}
+
+// sameLaunchAgent tells whether two lists differ in nothing that launchd reads.
+func sameLaunchAgent(a, b []byte) bool {
+	plain := func(data []byte) string {
+		before, rest, found := strings.Cut(string(data), "<!-- "+launchVersion)
+		_, after, ended := strings.Cut(rest, " -->\n")
+		if !found || !ended {
+			return string(data)
+		}
+		return before + after
+	}
+	return plain(a) == plain(b)
+}
+
+// launchctlLimit is how long launchd's tool is waited for, by what it is to do: it
+// may wait for the end of a job that it unloads.
+func launchctlLimit(verb string) time.Duration {
+	switch verb {
+	case "bootout":
+		return ServiceStopLimit
+	case "bootstrap":
+		return 30 * time.Second
+	}
+	return 10 * time.Second
 }
 
 // launchAgentProgram is the program that the list starts; "" when it names none.

@@ -267,3 +267,19 @@ func TestLaunchctlDisabled(t *testing.T) {
 		}
 	}
 }
+
+func TestSameLaunchAgent(t *testing.T) {
+	t.Parallel()
+	one := Service{Name: "x", Argv: []string{"/p/intermission", "run"}, Version: "1.0"}
+	other := one
+	other.Version = "2.0-rc.1"
+	moved := one
+	moved.Argv = []string{"/q/intermission", "run"}
+	list := func(s Service) []byte { return s.launchAgent("/l/launchd.log") }
+	if !sameLaunchAgent(list(one), list(other)) {
+		t.Error("of another version it is taken for another definition")
+	}
+	if sameLaunchAgent(list(one), list(moved)) || sameLaunchAgent(nil, list(one)) {
+		t.Error("another definition is taken for the same")
+	}
+}

@@ -17,13 +17,35 @@ import (
 // launchPoll is how often launchd is asked whether a job has ended: nothing tells.
 const launchPoll = 100 * time.Millisecond
 
-// launchctl runs launchd's tool. What it says stands in the error.
+// launchctl runs launchd's tool. What it says stands in the error, which is
+// context.DeadlineExceeded where it doesn't answer.
 func launchctl(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "/bin/launchctl", args...).CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("launchctl %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+	limit := launchctlLimit(args[0])
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(within, "/bin/launchctl", args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		return string(out), nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case within.Err() != nil:
+		err = fmt.Errorf("launchd has not answered in %s: %w", limit, within.Err())
 	}
-	return string(out), nil
+	return string(out), fmt.Errorf("launchctl %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+}
+
+// job asks launchd for our job. It fails only where launchd doesn't answer: a job that
+// it doesn't know isn't loaded.
+func (s Service) job(ctx context.Context) (loaded bool, state string, pid int, err error) {
+	out, err := launchctl(ctx, "print", s.launchTarget())
+	if errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return false, "", 0, err
+	}
+	state, pid = launchctlState(out)
+	return err == nil, state, pid, nil
 }
 
 // launchDomain is where the agents of the user's graphical session are.
@@ -91,10 +113,12 @@ func (s Service) install(ctx context.Context, o ServiceOptions) (ServiceReport, 
 		}
 		return report, fmt.Errorf("cannot install the service: %w", err)
 	}
-	if out, err := launchctl(ctx, "print", s.launchTarget()); err != nil {
+	loaded, _, _, err := s.job(ctx)
+	switch {
+	case err != nil || !loaded:
 		report.Next = append(report.Next, HintStart)
-	} else if state, _ := launchctlState(out); !bytes.Equal(have, want) {
-		report.Next = append(report.Next, "launchd goes by the older definition ("+state+") until: intermission service stop, then intermission service start")
+	case !sameLaunchAgent(have, want): // a handover is answered by launchd, from what it has loaded
+		report.Next = append(report.Next, "launchd takes the changed definition at your next login, at the latest; at once, with a stop of the server: intermission service stop, then intermission service start")
 	}
 	return report, nil
 }
@@ -128,7 +152,9 @@ func (s Service) uninstall(ctx context.Context) (ServiceReport, error) {
 		return report, err
 	}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-		if _, err := launchctl(ctx, "print", s.launchTarget()); err != nil {
+		if loaded, _, _, err := s.job(ctx); err != nil {
+			return report, fmt.Errorf("cannot tell whether the service is installed: %w", err)
+		} else if !loaded {
 			return report, ErrNotInstalled
 		}
 	}
@@ -152,13 +178,15 @@ func (s Service) start(ctx context.Context) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return ErrNotInstalled
 	}
-	if out, err := launchctl(ctx, "print", s.launchTarget()); err == nil {
-		if _, pid := launchctlState(out); pid != 0 {
-			return nil
-		}
-		if err := s.unload(ctx); err != nil {
-			return fmt.Errorf("cannot start the service: %w", err)
-		}
+	loaded, _, pid, err := s.job(ctx)
+	if err == nil && pid != 0 {
+		return nil
+	}
+	if err == nil && loaded {
+		err = s.unload(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot start the service: %w", err)
 	}
 	if _, err := launchctl(ctx, "bootstrap", launchDomain(), path); err != nil {
 		if _, gui := launchctl(ctx, "print", launchDomain()); gui != nil {
@@ -176,13 +204,17 @@ func (s Service) stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := launchctl(ctx, "print", s.launchTarget()); err != nil {
+	loaded, _, _, err := s.job(ctx)
+	if err == nil && !loaded {
 		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 			return ErrNotInstalled
 		}
 		return nil // it isn't loaded, so it doesn't run
 	}
-	if err := s.unload(ctx); err != nil {
+	if err == nil {
+		err = s.unload(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("cannot stop the service: %w", err)
 	}
 	return nil
@@ -204,9 +236,8 @@ func (s Service) untilAgent(ctx context.Context, what string, is func(loaded boo
 	tick := time.NewTicker(launchPoll)
 	defer tick.Stop()
 	for {
-		out, err := launchctl(ctx, "print", s.launchTarget())
-		state, pid := launchctlState(out)
-		if ctx.Err() == nil && is(err == nil, pid) {
+		loaded, state, pid, err := s.job(ctx)
+		if err == nil && is(loaded, pid) {
 			return nil
 		}
 		select {
@@ -232,11 +263,8 @@ func (s Service) status(ctx context.Context) (ServiceStatus, error) {
 		off, _ := launchctl(ctx, "print-disabled", launchDomain())
 		st.Enabled = !launchAgentDisabled(have) && !launchctlDisabled(off, s.launchAgentLabel())
 	}
-	out, err := launchctl(ctx, "print", s.launchTarget())
-	if err == nil {
-		st.State, st.PID = launchctlState(out)
-	} else if ctx.Err() != nil {
-		return st, fmt.Errorf("cannot ask launchd: %w", ctx.Err())
+	if _, st.State, st.PID, err = s.job(ctx); err != nil {
+		return st, fmt.Errorf("cannot ask launchd: %w", err)
 	}
 	st.Running = st.PID != 0
 	if st.State = strings.TrimSpace(st.State); st.State == "" {
