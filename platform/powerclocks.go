@@ -13,7 +13,7 @@ type clocks struct {
 }
 
 const (
-	clocksBeat  = 5 * time.Second  // between looks
+	clocksBeat  = 30 * time.Second // between looks, for who has nothing to do is to wake the computer seldom
 	shortestNap = 10 * time.Second // less is the clock being set right
 )
 
