@@ -150,20 +150,36 @@ func (s *supervisor) drain(ctx context.Context) error {
 	}
 }
 
-// delivering counts the consents that are being delivered.
+// delivering counts the consents that are being delivered. What can't be read holds up
+// no handover that was decided on: the next supervisor finds out.
 func (s *supervisor) delivering(ctx context.Context) int {
-	return s.consented(ctx, restart.StateResuming)
+	n, _ := s.consented(ctx, restart.StateResuming)
+	return n
 }
 
-// consented counts the suspensions in one of these states. What can't be read counts as none.
-func (s *supervisor) consented(ctx context.Context, states ...restart.State) (n int) {
+// undecided says that a consent waits, or is being delivered, so that nothing is to be
+// done that nobody asked for. That can't be read is no better; since nothing announces
+// that it can again, again is after how long to ask.
+func (s *supervisor) undecided() (yes bool, again time.Duration) {
+	n, err := s.consented(s.life, restart.StateQueued, restart.StateResuming)
+	if err != nil {
+		return true, max(s.Policy.Quiet, askTimeout)
+	}
+	return n > 0, 0
+}
+
+// consented counts the suspensions in one of these states; none where there is no ledger.
+func (s *supervisor) consented(ctx context.Context, states ...restart.State) (n int, err error) {
 	ledger, _ := s.book()
 	if ledger == nil {
-		return 0
+		return 0, nil
 	}
 	list, err := ledger.Pending(ctx)
-	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("which consents are under way is not known", "error", err)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.Log.Warn("which consents are under way is not known", "error", err)
+		}
+		return 0, err
 	}
 	for _, p := range list {
 		for _, state := range states {
@@ -172,7 +188,7 @@ func (s *supervisor) consented(ctx context.Context, states ...restart.State) (n 
 			}
 		}
 	}
-	return n
+	return n, nil
 }
 
 // beingReplaced is what consents are told while a handover is under way.

@@ -131,7 +131,11 @@ func (s *supervisor) giveWay(to os.FileInfo) {
 		if outdated {
 			return
 		}
-		if !busy && s.consented(s.life, restart.StateQueued, restart.StateResuming) == 0 {
+		wait, again := busy, time.Duration(0)
+		if !busy {
+			wait, again = s.undecided()
+		}
+		if !wait {
 			if now, err := os.Stat(s.Program); err != nil || !unchanged(now, to) {
 				return // that is about to be looked at
 			}
@@ -142,9 +146,14 @@ func (s *supervisor) giveWay(to os.FileInfo) {
 				return
 			}
 		}
+		pause := tick(again)
 		select {
 		case <-changed:
+		case <-pause.due:
 		case <-s.life.Done():
+		}
+		pause.stop()
+		if s.life.Err() != nil {
 			return
 		}
 	}

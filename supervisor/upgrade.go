@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"intermission/restart"
 	"intermission/supervisor/control"
 	"intermission/supervisor/opencode"
 )
@@ -185,8 +184,11 @@ func (s *supervisor) upgrade() time.Duration {
 	why := "the server is being restarted to use OpenCode " + version
 	s.consents.close(why) // one that came now would be delivered to a server that is about to end
 	defer s.consents.open(why)
-	if !closed(s.consents.drained()) || s.consented(s.life, restart.StateQueued, restart.StateResuming) > 0 {
-		return 0 // the ledger tells when they are decided
+	if !closed(s.consents.drained()) {
+		return 0 // what came of them is told
+	}
+	if wait, again := s.undecided(); wait {
+		return again
 	}
 	if !s.inactive(c) {
 		return max(s.Policy.Quiet, askTimeout)
