@@ -11,18 +11,20 @@ import (
 // smallMax bounds readSmall, in bytes: what we read so is a few lines.
 const smallMax = 64 << 10
 
-// readSmall reads a file that anybody may have put there in the place of ours. It
-// never waits, as for the other end of a FIFO, and reads at most 64 kB, so that a
-// device without an end costs nothing. What is no regular file, and what is larger,
+func readSmall(path string) ([]byte, error) { return ReadSmall(path, smallMax) }
+
+// ReadSmall reads a file that anybody may have put there in the place of ours. It
+// never waits, as for the other end of a FIFO, and reads at most so many bytes, so that
+// a device without an end costs nothing. What is no regular file, and what is larger,
 // is an error; a link to one is followed. A link to the null device is an empty
 // file: so people take away what they can't remove.
-func readSmall(path string) ([]byte, error) {
+func ReadSmall(path string, most int64) ([]byte, error) {
 	// Looked at before, for to open a device may be an act.
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSmall(path, info); err != nil {
+	if err := checkSmall(path, info, most); err != nil {
 		if null, cannot := os.Stat(os.DevNull); cannot == nil && os.SameFile(info, null) {
 			return nil, nil
 		}
@@ -37,31 +39,31 @@ func readSmall(path string) ([]byte, error) {
 	if info, err = f.Stat(); err != nil {
 		return nil, err
 	}
-	if err := checkSmall(path, info); err != nil {
+	if err := checkSmall(path, info, most); err != nil {
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, smallMax+1))
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > smallMax {
-		return nil, tooLarge(path)
+	if int64(len(data)) > most {
+		return nil, tooLarge(path, most)
 	}
 	return data, nil
 }
 
-func checkSmall(path string, info fs.FileInfo) error {
+func checkSmall(path string, info fs.FileInfo, most int64) error {
 	switch {
 	case info.IsDir():
 		return &fs.PathError{Op: "read", Path: path, Err: errors.New("is a directory; remove it")}
 	case !info.Mode().IsRegular():
 		return &fs.PathError{Op: "read", Path: path, Err: errors.New("isn't a regular file; remove it")}
-	case info.Size() > smallMax:
-		return tooLarge(path)
+	case info.Size() > most:
+		return tooLarge(path, most)
 	}
 	return nil
 }
 
-func tooLarge(path string) error {
-	return &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("is larger than %d kB; remove it", smallMax>>10)}
+func tooLarge(path string, most int64) error {
+	return &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("is larger than %d kB; remove it", most>>10)}
 }

@@ -4,14 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"intermission/platform"
 
 	"github.com/dustin/go-humanize"
 	"github.com/pelletier/go-toml/v2"
@@ -77,20 +77,12 @@ func DefaultConfig() Config {
 // configuration. Its error names file, line and key of everything that is wrong,
 // each with what would be right.
 func LoadConfig(path string) (Config, error) {
-	f, err := os.Open(path)
+	doc, err := platform.ReadSmall(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return DefaultConfig(), nil
 	}
 	if err != nil {
 		return Config{}, fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	defer f.Close()
-	doc, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err != nil {
-		return Config{}, fmt.Errorf("cannot read the configuration: %w", err)
-	}
-	if len(doc) > maxConfig {
-		return Config{}, fmt.Errorf("%s: larger than %d bytes; is it the right file?", path, maxConfig)
 	}
 	return parseConfig(path, doc)
 }

@@ -149,7 +149,7 @@ func TestLoadConfig(t *testing.T) {
 	if _, err := LoadConfig(bad); err == nil || !strings.HasPrefix(err.Error(), bad+":2: unknown key") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := LoadConfig(write("large.toml", strings.Repeat("#", maxConfig+1))); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+	if _, err := LoadConfig(write("large.toml", strings.Repeat("#", maxConfig+1))); err == nil || !strings.Contains(err.Error(), "larger than 1024 kB") {
 		t.Errorf("got %v", err)
 	}
 	var path *fs.PathError

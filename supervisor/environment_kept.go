@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -75,20 +74,12 @@ func keptEntry(line string) (name, value string, ok bool) {
 }
 
 func readKept(path string) (string, error) {
-	f, err := os.Open(path)
+	b, err := platform.ReadSmall(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("cannot read the kept variables: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxConfig+1))
-	if err != nil {
-		return "", fmt.Errorf("cannot read the kept variables: %w", err)
-	}
-	if len(b) > maxConfig {
-		return "", fmt.Errorf("%s: larger than %d bytes; is it the right file?", path, maxConfig)
 	}
 	return string(b), nil
 }

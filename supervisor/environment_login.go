@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -50,10 +49,15 @@ type environmentMemory struct {
 
 func environmentMemoryFile(state string) string { return filepath.Join(state, "environment.json") }
 
-// recallEnvironment reads what is remembered; a file that is absent or cut off is nothing.
+// maxMemory bounds what is remembered, in bytes: two environments, of 2 MB each at most
+// where a process is to take them, with each byte escaped.
+const maxMemory = 32 << 20
+
+// recallEnvironment reads what is remembered; a file that is absent, cut off or none of
+// ours is nothing.
 func recallEnvironment(state string) environmentMemory {
 	var m environmentMemory
-	b, err := os.ReadFile(environmentMemoryFile(state))
+	b, err := platform.ReadSmall(environmentMemoryFile(state), maxMemory)
 	if err != nil || json.Unmarshal(b, &m) != nil {
 		return environmentMemory{}
 	}
