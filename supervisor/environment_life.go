@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -25,16 +26,25 @@ type environment struct {
 	said   loginAnswer
 	memory environmentMemory
 	last   ServerEnvironment // as it was made last
+	known  bool              // it is known where the recorded server's files are, or none is recorded that lives
 	held   []string          // what would have moved the server's files
 }
 
 // surroundings gives what makes the server's environment. The first call begins to ask.
 func (s *supervisor) surroundings() *environment {
 	s.mu.Lock()
+	e := s.env
+	s.mu.Unlock()
+	if e != nil {
+		return e
+	}
+	// It reads files, for which nobody is to wait who only asks for the status.
+	made := newEnvironment(EnvironmentOptions{Paths: s.Paths, Config: s.Config, Login: s.LoginEnvironment, Process: s.Environ}, s.askLogin, s.workers.Go)
+	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.env == nil {
-		s.env = newEnvironment(EnvironmentOptions{Paths: s.Paths, Config: s.Config, Login: s.LoginEnvironment, Process: s.Environ}, s.askLogin, s.workers.Go)
-		s.env.renew(s.life)
+	if s.env == nil { // the first one made counts
+		s.env = made
+		made.renew(s.life)
 	}
 	return s.env
 }
@@ -108,21 +118,23 @@ func (s *supervisor) environ() []string {
 
 // settleEnvironment makes the environment for a launch; where it is another than
 // before, the program is looked for anew. What was decided about the places of the
-// server's files stands while they are open, and while a server is recorded that may
-// live or whose end is still to be dealt with.
-func (s *supervisor) settleEnvironment(ctx context.Context) {
+// server's files stands while they are open, and while a server is recorded, as r, that
+// may live or whose end is still to be dealt with.
+func (s *supervisor) settleEnvironment(ctx context.Context, r record) {
 	e := s.surroundings()
 	said := e.await(ctx)
 	made := makeEnvironment(e.EnvironmentOptions, said)
-	_, recorded := loadRecord(s.Paths.ServerRecord)
+	_, err := os.Lstat(s.Paths.ServerRecord)
+	recorded := err == nil // one that can't be read may be of a living server too
 	e.mu.Lock()
 	var at map[string]string
 	switch {
 	case s.dataLock != nil:
 		at = e.last.placesIn()
 	case recorded:
-		at = e.memory.Places
+		at = placesOf(r, e.memory, platform.ProcessEnvironment)
 	}
+	e.known = at != nil || !r.Identity.Alive()
 	var held []string
 	if at != nil {
 		held = made.hold(at)
@@ -157,7 +169,10 @@ func (e *environment) note(s *supervisor, made ServerEnvironment, said loginAnsw
 	}
 	e.last = made
 	memory := e.memory
-	memory.Process, memory.Places = e.Process, made.placesIn()
+	memory.Process = e.Process
+	if e.known { // else the next launch would take a guess for what was
+		memory.Places = made.placesIn()
+	}
 	if said.fault == nil && !said.at.IsZero() {
 		memory.Login, memory.LoginAt = said.env, said.at.UnixMilli()
 	}
@@ -199,38 +214,4 @@ func (e *environment) forTerminal(g opencode.Generation) map[string]string {
 		}
 	}
 	return env
-}
-
-// places are the variables that decide where the server's files are: its database,
-// its registration and its lock (opencode.DatabasePath, opencode.RegistrationDir).
-var places = []string{"HOME", "USERPROFILE", "XDG_DATA_HOME", "XDG_STATE_HOME", "OPENCODE_DB", "OPENCODE_DISABLE_CHANNEL_DB"}
-
-// placesIn gives the variables of e that decide where the server's files are.
-func (e ServerEnvironment) placesIn() map[string]string {
-	at := map[string]string{}
-	for _, v := range e.Variables {
-		if slices.Contains(places, v.Name) {
-			at[v.Name] = v.Value
-		}
-	}
-	return at
-}
-
-// hold puts the server's files back to where they were, and gives the names of the
-// variables that would have moved them.
-func (e *ServerEnvironment) hold(at map[string]string) (held []string) {
-	now := e.placesIn()
-	for _, name := range places {
-		before, was := at[name]
-		if value, is := now[name]; was == is && value == before {
-			continue
-		}
-		held = append(held, name)
-		e.Variables = slices.DeleteFunc(e.Variables, func(v Variable) bool { return v.Name == name })
-		if was {
-			e.Variables = append(e.Variables, Variable{name, before, FromBefore})
-		}
-	}
-	slices.SortFunc(e.Variables, func(a, b Variable) int { return strings.Compare(a.Name, b.Name) })
-	return held
 }

@@ -62,10 +62,13 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 
 // endRecorded ends the recorded server if it lives, although nothing leads to it
 // any more: its registration and lock were removed. What it writes at its end must
-// be there before we park.
+// be there before we park. One whose files may be elsewhere is left alone.
 func (s *supervisor) endRecorded(r record) error {
 	if !r.Identity.Alive() {
 		return nil
+	}
+	if err := s.placed(r); err != nil {
+		return err
 	}
 	s.Log.Warn("the recorded server lives, unregistered; ending it", "pid", r.Identity.PID)
 	if left := platform.KillTree(s.life, []platform.Identity{r.Identity}, s.Config.Server.StopTimeout/2); len(left) > 0 {
@@ -129,10 +132,14 @@ func withAct(err error) string {
 // and ledger. Without all of them no server may be started; with missing none can
 // be, but what there is can be parked.
 func (s *supervisor) prepare(ctx context.Context, r record) (in Input, ok bool, missing error) {
-	s.settleEnvironment(ctx)
+	s.settleEnvironment(ctx, r)
 	missing, err := s.locate(ctx, r)
 	if err != nil {
 		return Input{Kind: InRefused, Reason: withAct(err)}, false, nil //nolint:nilerr // the input says it
+	}
+	// Before anything is opened, for what is open settles where everything is.
+	if err := s.placed(r); err != nil {
+		return Input{Kind: InUnsafe, Reason: err.Error()}, false, nil //nolint:nilerr // the input says it
 	}
 	in, ok = s.openAll()
 	return in, ok, missing
@@ -295,6 +302,7 @@ func (s *supervisor) parkLocked(r record, cause restart.Cause) error {
 
 // begun records a living server, opens its page in the ledger and attends it.
 func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind InputKind) Input {
+	r.Places = s.surroundings().places()
 	err := r.save(s.Paths.ServerRecord)
 	if g != nil {
 		g.record.Store(&r)

@@ -27,6 +27,7 @@ type record struct {
 	Ready    bool              `json:"ready"`             // false: it was being started
 	Since    int64             `json:"since"`             // Unix milliseconds; nothing of it is older
 	Output   int64             `json:"output"`            // where its output begins in the log
+	Places   map[string]string `json:"places"`            // what decided where its files are; nil not known
 }
 
 // version is that of the server's program. What the program says of itself counts,
@@ -59,10 +60,13 @@ func (r record) owns(pid int) bool {
 	return err == nil && slices.ContainsFunc(tree, func(id platform.Identity) bool { return id.PID == pid })
 }
 
-// loadRecord reads the record at path; a file that is absent or cut off is none.
+// maxRecord bounds each of the small files of our own state, in bytes.
+const maxRecord = 1 << 20
+
+// loadRecord reads the record at path; a file that is absent, cut off or none of ours is none.
 func loadRecord(path string) (record, bool) {
 	var r record
-	b, err := os.ReadFile(path)
+	b, err := platform.ReadSmall(path, maxRecord)
 	if err != nil || json.Unmarshal(b, &r) != nil || r.ID == "" {
 		return record{}, false
 	}
@@ -106,7 +110,7 @@ func saveProgram(state string, i *opencode.Install) error {
 
 // loadProgram gives the program that was found last, in environment env; nil when none is remembered.
 func loadProgram(state string, env []string) *opencode.Install {
-	b, err := os.ReadFile(programFile(state))
+	b, err := platform.ReadSmall(programFile(state), maxRecord)
 	if err != nil {
 		return nil
 	}
@@ -128,7 +132,7 @@ func wishFile(state string) string { return filepath.Join(state, "wish") }
 
 // loadWish reads the wish; WishRunning where none was ever said.
 func loadWish(state string) (Wish, error) {
-	b, err := os.ReadFile(wishFile(state))
+	b, err := platform.ReadSmall(wishFile(state), maxRecord)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return WishRunning, nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"intermission/platform"
 	"intermission/supervisor/opencode"
 )
@@ -15,7 +17,7 @@ func TestRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "server.json")
 	r := record{
 		Incarnation: opencode.Incarnation{ID: "id", Generation: opencode.V1, URL: "http://127.0.0.1:1", PID: 7, Password: "secret"},
-		Identity:    platform.Identity{PID: 7, Start: "1", Boot: "b"}, Mark: "mark", Ready: true, Since: 5, Output: 6,
+		Identity:    platform.Identity{PID: 7, Start: "1", Boot: "b"}, Mark: "mark", Ready: true, Since: 5, Output: 6, Places: map[string]string{"HOME": "/h"},
 	}
 	if err := r.save(path); err != nil {
 		t.Fatal(err)
@@ -23,7 +25,7 @@ func TestRecord(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
 		t.Errorf("others can read the password: %v %v", info.Mode(), err)
 	}
-	if got, ok := loadRecord(path); !ok || got != r {
+	if got, ok := loadRecord(path); !ok || !cmp.Equal(got, r) {
 		t.Errorf("got %+v, %v", got, ok)
 	}
 	whole, err := os.ReadFile(path)

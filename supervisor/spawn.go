@@ -20,7 +20,7 @@ import (
 // spawn starts the server and waits until it is ready. Whatever fails, nothing
 // of it is left running, and what it left in its database is parked.
 func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
-	r := record{Since: time.Now().UnixMilli()}
+	r := record{Since: time.Now().UnixMilli(), Places: s.surroundings().places()}
 	r.ID, r.Generation, r.Version = uuid.NewString(), s.program().Generation, s.program().Version
 	r.Mark, r.Program = r.ID, r.Version
 	_, r.Output = s.out.last(0, 0)
