@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // launchAgentLabel is the agent's name, and the stem of its file.
@@ -88,18 +87,6 @@ func sameLaunchAgent(a, b []byte) bool {
 		return before + after
 	}
 	return plain(a) == plain(b)
-}
-
-// launchctlLimit is how long launchd's tool is waited for, by what it is to do: it
-// may wait for the end of a job that it unloads.
-func launchctlLimit(verb string) time.Duration {
-	switch verb {
-	case "bootout":
-		return ServiceStopLimit
-	case "bootstrap":
-		return 30 * time.Second
-	}
-	return 10 * time.Second
 }
 
 // launchAgentProgram is the program that the list starts; "" when it names none.

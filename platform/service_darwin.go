@@ -37,6 +37,18 @@ func launchctl(ctx context.Context, args ...string) (string, error) {
 	return string(out), fmt.Errorf("launchctl %s: %w: %s", args[0], err, bytes.TrimSpace(out))
 }
 
+// launchctlLimit is how long launchd's tool is waited for, by what it is to do: it
+// may wait for the end of a job that it unloads.
+func launchctlLimit(verb string) time.Duration {
+	switch verb {
+	case "bootout":
+		return ServiceStopLimit
+	case "bootstrap":
+		return 30 * time.Second
+	}
+	return 10 * time.Second
+}
+
 // job asks launchd for our job. It fails only where launchd doesn't answer: a job that
 // it doesn't know isn't loaded.
 func (s Service) job(ctx context.Context) (loaded bool, state string, pid int, err error) {
