@@ -31,11 +31,17 @@ for pid in $trays $supervisors; do
 	kill -TERM "$pid" 2>/dev/null || true
 done
 if [ -n "$supervisors" ]; then
-	echo "Supervisors are ended; what was at work is suspended, and stays in its users' ledgers."
+	echo "Intermission's supervisors are told to end: each suspends what is at work, and stops its server."
 	left=90 # seconds: a supervisor keeps its own deadline, which is shorter
 	while [ $left -gt 0 ] && [ -n "$(started run)" ]; do
 		sleep 1
 		left=$((left - 1))
 	done
-	echo "A user who had the service keeps its settings; before a removal for good: intermission service uninstall"
+	if [ $left -gt 0 ]; then
+		echo "They have ended. What was at work waits in the ledger of its user, for the next installation."
+	else
+		echo "Not all have ended in 90 seconds: $(started run | tr '\n' ' ')"
+	fi
+	# Nobody's home is touched. systemctl disable removes the link when the unit is gone, too.
+	echo "Where a user has enabled the service, a link to its unit is left. It does no harm; that user removes it by: systemctl --user disable intermission"
 fi

@@ -108,8 +108,10 @@ func TestPackagesRemoval(t *testing.T) {
 	}
 	removal := exec.Command(filepath.Join(dir, "remove.sh"), "remove")
 	ended := make(chan error, 1)
+	var said []byte
 	go func() {
-		_, err := removal.Output()
+		var err error
+		said, err = removal.Output()
 		ended <- err
 	}()
 	supervisor.says(t, "told")
@@ -125,6 +127,11 @@ func TestPackagesRemoval(t *testing.T) {
 	}
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+	// It can't be undone by what is gone: no command of ours is advised.
+	if text := string(said); !strings.Contains(text, "They have ended.") || !strings.Contains(text, ": systemctl --user disable intermission\n") ||
+		strings.Contains(text, "intermission service") {
+		t.Errorf("it said:\n%s", text)
 	}
 	for _, p := range []process{status, foreign} {
 		_ = p.in.Close()
