@@ -26,6 +26,16 @@ func TestServiceSaysWhy(t *testing.T) {
 	s.run(t, "intermission status").says(t, 3, "no supervisor is running", ": intermission service install")
 	s.run(t, "intermission service uninstall").says(t, 1, "the service is not installed\n")
 
+	// A supervisor that was started by hand isn't given up for a service that isn't there.
+	s.must(t, "setsid intermission run --quiet >/dev/null 2>&1 &")
+	byHand := m.serving(t)
+	s.run(t, "intermission service restart").says(t, 1, "not installed")
+	if after := m.serving(t); after.Supervisor.PID != byHand.Supervisor.PID {
+		t.Errorf("%+v became %+v", byHand, after)
+	}
+	s.run(t, "intermission service install").says(t, 0, "has left its server to it", "The server is running", "[server] settings take effect")
+	s.run(t, "intermission service uninstall").says(t, 0, "is kept in")
+
 	// No program: the service is there, and its server isn't.
 	program := m.path(home + "/tools/bin/opencode")
 	if err := os.Rename(program, program+".away"); err != nil {
@@ -37,9 +47,9 @@ func TestServiceSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.must(t, "intermission start")
-	before := m.serving(t)
+	m.serving(t)
 	s.run(t, "intermission service restart").says(t, 0, "[server] settings take effect")
-	before = m.statusWhen(t, "the next supervisor", func(st status) error { return nil })
+	before := m.serving(t)
 
 	// A broken configuration: the supervisor that works stays.
 	config := home + "/.config/intermission/config.toml"
