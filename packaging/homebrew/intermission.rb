@@ -1,6 +1,11 @@
 # A formula for a tap of your own. It has no service block: brew services would write a
 # launchd agent (or a systemd unit) of its own, which knows nothing of the order at a stop
 # and would be a second one beside that of "intermission service install".
+{{- if not .Placed}}
+#
+# It takes the archive of your machine from the directory in which it stands, which is
+# the tap's Formula. One that downloads it: make packages DOWNLOADS=https://…
+{{- end}}
 class Intermission < Formula
   desc "{{.Title}}"
   homepage "{{.Homepage}}"

@@ -85,6 +85,9 @@ func run(args []string) error {
 	for _, name := range r.made {
 		fmt.Println(filepath.Join(r.out, name))
 	}
+	if r.downloads == "" && slices.ContainsFunc(chosen, func(f format) bool { return f.name == "aur" || f.name == "homebrew" || f.name == "winget" }) {
+		fmt.Fprintln(os.Stderr, "release:", noDownloads)
+	}
 	return nil
 }
 

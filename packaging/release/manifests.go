@@ -24,15 +24,31 @@ func (r *release) sum(name string) (string, error) {
 // download is a file as a manifest names it.
 type download struct{ URL, SHA256 string }
 
-// downloads gives those of some names, each with the checksum of what was built.
-func (r *release) downloadsOf(names map[string]string) (map[string]download, error) {
+// Where a manifest's files are taken from without $DOWNLOADS: beside the manifest,
+// where that can be said.
+const (
+	besideRecipe  = "" // makepkg looks for a bare name there
+	besideFormula = "file://#{File.dirname(__FILE__)}/"
+	nowhere       = homepage + "/" // winget knows addresses only
+)
+
+// noDownloads is what to know of manifests that were built without $DOWNLOADS.
+const noDownloads = "DOWNLOADS isn't set: the PKGBUILD takes the debs, and the formula the archives, that are laid beside it; " +
+	"winget's manifests name a place that is nobody's. For a release: make packages DOWNLOADS=https://…, where its files will be"
+
+// downloadsOf gives those of some names, each with the checksum of what was built.
+func (r *release) downloadsOf(names map[string]string, otherwise string) (map[string]download, error) {
+	from := otherwise
+	if r.downloads != "" {
+		from = r.downloads + "/"
+	}
 	found := map[string]download{}
 	for key, name := range names {
 		sum, err := r.sum(name)
 		if err != nil {
 			return nil, err
 		}
-		found[key] = download{r.downloads + "/" + name, sum}
+		found[key] = download{from + name, sum}
 	}
 	return found, nil
 }
@@ -40,7 +56,7 @@ func (r *release) downloadsOf(names map[string]string) (map[string]download, err
 // manifest fills in a template of packaging/ and publishes it.
 func (r *release) manifest(from, to string, downloads map[string]download, more map[string]any) error {
 	values := map[string]any{
-		"Version": string(r.version), "Files": downloads, "Homepage": homepage, "Publisher": publisher, "Maintainer": maintainer,
+		"Version": string(r.version), "Files": downloads, "Placed": r.downloads != "", "Homepage": homepage, "Publisher": publisher, "Maintainer": maintainer,
 		"Summary": summary, "Title": strings.ToUpper(summary[:1]) + summary[1:], "Date": r.time.Format(time.DateOnly),
 	}
 	for k, v := range more {
@@ -58,7 +74,7 @@ func (r *release) homebrew() error {
 	for _, target := range []string{"darwin-amd64", "darwin-arm64", "linux-amd64", "linux-arm64"} {
 		names[strings.ReplaceAll(target, "-", "_")] = fmt.Sprintf("intermission-%s-%s.tar.gz", r.version, target)
 	}
-	downloads, err := r.downloadsOf(names)
+	downloads, err := r.downloadsOf(names, besideFormula)
 	if err != nil {
 		return err
 	}
@@ -69,7 +85,7 @@ func (r *release) winget() error {
 	downloads, err := r.downloadsOf(map[string]string{
 		"x64":   fmt.Sprintf("intermission-%s-windows-amd64-setup.exe", r.version),
 		"arm64": fmt.Sprintf("intermission-%s-windows-arm64-setup.exe", r.version),
-	})
+	}, nowhere)
 	if err != nil {
 		return err
 	}
@@ -98,7 +114,7 @@ func (r *release) aur() error {
 	downloads, err := r.downloadsOf(map[string]string{
 		"x86_64":  fmt.Sprintf("intermission_%s_amd64.deb", r.version.linux()),
 		"aarch64": fmt.Sprintf("intermission_%s_arm64.deb", r.version.linux()),
-	})
+	}, besideRecipe)
 	if err != nil {
 		return err
 	}

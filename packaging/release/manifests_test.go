@@ -74,26 +74,11 @@ func TestPackagesInstaller(t *testing.T) {
 
 func TestPackagesManifests(t *testing.T) {
 	r := stub(t)
-	for _, target := range targets {
-		if err := r.archive(target[0], target[1]); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, name := range []string{"intermission_1.2.3~rc.1_amd64.deb", "intermission_1.2.3~rc.1_arm64.deb", "intermission-" + packaged + "-windows-amd64-setup.exe", "intermission-" + packaged + "-windows-arm64-setup.exe"} {
-		if err := r.publish(name, []byte(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, build := range []func() error{r.homebrew, r.winget, r.aur, r.sbom, r.sums} {
-		if err := build(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	buildManifests(t, r)
 	sums := made(t, r, "SHA256SUMS")
-
 	t.Run("homebrew", func(t *testing.T) {
 		formula := made(t, r, "homebrew/intermission.rb")
-		checkDownloads(t, sums, formula, `url "(.*)"\s+sha256 "(.*)"`, 4)
+		checkDownloads(t, sums, besideFormula, formula, `url "(.*)"\s+sha256 "(.*)"`, 4)
 		if !strings.Contains(formula, `version "`+packaged+`"`) {
 			t.Error(formula)
 		}
@@ -104,7 +89,7 @@ func TestPackagesManifests(t *testing.T) {
 		checkWinget(t, made(t, r, dir+".locale.en-US.yaml"), "defaultLocale", "PackageIdentifier", "PackageVersion", "PackageLocale", "Publisher", "PackageName", "License", "ShortDescription")
 		installer := made(t, r, dir+".installer.yaml")
 		checkWinget(t, installer, "installer", "PackageIdentifier", "PackageVersion", "InstallerType", "Scope", "Installers")
-		checkDownloads(t, sums, installer, `InstallerUrl: (.*)\s+InstallerSha256: (.*)`, 2)
+		checkDownloads(t, sums, nowhere, installer, `InstallerUrl: (.*)\s+InstallerSha256: (.*)`, 2)
 	})
 	t.Run("aur", func(t *testing.T) { checkPKGBUILD(t, r, sums) })
 	t.Run("sbom", func(t *testing.T) {
@@ -120,16 +105,58 @@ func TestPackagesManifests(t *testing.T) {
 	})
 }
 
+// TestPackagesDownloads: what is to be downloaded from a place is named there, and nothing is said of what lies beside.
+func TestPackagesDownloads(t *testing.T) {
+	r := stub(t)
+	r.downloads = "https://downloads.example/v1"
+	buildManifests(t, r)
+	sums := made(t, r, "SHA256SUMS")
+	for name, pair := range map[string]string{
+		"homebrew/intermission.rb": `url "(.*)"\s+sha256 "(.*)"`,
+		"aur/.SRCINFO":             `source_\w+ = (.*)\s+sha256sums_\w+ = (.*)`,
+		"winget/manifests/i/Intermission/Intermission/" + packaged + "/Intermission.Intermission.installer.yaml": `InstallerUrl: (.*)\s+InstallerSha256: (.*)`,
+	} {
+		manifest := made(t, r, name)
+		checkDownloads(t, sums, r.downloads+"/", manifest, pair, strings.Count(manifest, r.downloads))
+		if !strings.Contains(manifest, r.downloads) || strings.Contains(manifest, "DOWNLOADS") {
+			t.Errorf("%s:\n%s", name, manifest)
+		}
+	}
+	if recipe := made(t, r, "aur/PKGBUILD"); strings.Contains(recipe, "DOWNLOADS") {
+		t.Error(recipe)
+	}
+}
+
+// buildManifests builds archives, what stands for the packages, and the manifests.
+func buildManifests(t *testing.T, r *release) {
+	t.Helper()
+	for _, target := range targets {
+		if err := r.archive(target[0], target[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"intermission_1.2.3~rc.1_amd64.deb", "intermission_1.2.3~rc.1_arm64.deb", "intermission-" + packaged + "-windows-amd64-setup.exe", "intermission-" + packaged + "-windows-arm64-setup.exe"} {
+		if err := r.publish(name, []byte(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, build := range []func() error{r.homebrew, r.winget, r.aur, r.sbom, r.sums} {
+		if err := build(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // checkDownloads holds each address and checksum of a manifest to SHA256SUMS.
-func checkDownloads(t *testing.T, sums, manifest, pair string, want int) {
+func checkDownloads(t *testing.T, sums, from, manifest, pair string, want int) {
 	t.Helper()
 	found := regexp.MustCompile(pair).FindAllStringSubmatch(manifest, -1)
 	if len(found) != want {
 		t.Errorf("%d downloads, want %d:\n%s", len(found), want, manifest)
 	}
 	for _, f := range found {
-		name := strings.TrimPrefix(f[1], homepage+"/releases/"+packaged+"/")
-		if !strings.Contains(sums, strings.ToLower(f[2])+"  "+name+"\n") {
+		name, there := strings.CutPrefix(f[1], from)
+		if !there || !strings.Contains(sums, strings.ToLower(f[2])+"  "+name+"\n") {
 			t.Errorf("%s with %s isn't in SHA256SUMS:\n%s", f[1], f[2], sums)
 		}
 	}
@@ -208,7 +235,7 @@ func checkPKGBUILD(t *testing.T, r *release, sums string) {
 	if got := made(t, r, "aur/.SRCINFO"); got != info {
 		t.Errorf(".SRCINFO is\n%s\nwant\n%s", got, info)
 	}
-	checkDownloads(t, sums, info, `source_\w+ = (.*)\s+sha256sums_\w+ = (.*)`, 2)
+	checkDownloads(t, sums, besideRecipe, info, `source_\w+ = (.*)\s+sha256sums_\w+ = (.*)`, 2)
 	if !regexp.MustCompile(`(?m)^\tpkgver = [0-9A-Za-z.+_]+$`).MatchString(info) {
 		t.Error(info)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Who publishes, and where. What is downloaded stands under $DOWNLOADS: until the
-// project has a place of its own it is a name that can belong to nobody (RFC 2606).
+// Who publishes, and where: until the project has a place of its own it is a name that
+// can belong to nobody (RFC 2606). What is downloaded stands under $DOWNLOADS.
 const (
 	publisher  = "The Intermission authors"
 	maintainer = publisher + " <maintainers@intermission.example>"
@@ -26,7 +26,7 @@ type release struct {
 	root      string              // the checkout
 	out       string              // what is built
 	work      string              // what is made on the way
-	downloads string              // where the files will be downloaded from
+	downloads string              // where the files will be downloaded from; "" where that isn't known
 	made      []string            // names below out, in the order of their making
 	binaries  map[string]string   // by system and architecture, those that are built
 	modules   map[string][]module // the same, what is linked into them
@@ -48,12 +48,8 @@ func newRelease(ctx context.Context, root, out, asked string) (*release, error) 
 	if err := os.RemoveAll(work); err != nil {
 		return nil, fmt.Errorf("cannot clear what an earlier build has left: %w", err)
 	}
-	downloads := os.Getenv("DOWNLOADS")
-	if downloads == "" {
-		downloads = homepage + "/releases/" + string(s.version)
-	}
 	return &release{
-		source: s, ctx: ctx, root: root, out: out, work: work, downloads: downloads,
+		source: s, ctx: ctx, root: root, out: out, work: work, downloads: strings.TrimRight(os.Getenv("DOWNLOADS"), "/"),
 		binaries: map[string]string{}, modules: map[string][]module{},
 	}, nil
 }
