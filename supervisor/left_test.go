@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"testing"
 
 	"intermission/restart"
@@ -22,7 +23,7 @@ func TestStopLeft(t *testing.T) {
 	if _, alive := LivingServer(b.o.Paths); !alive {
 		t.Fatal("nothing was left")
 	}
-	if err := StopLeft(t.Context(), b.o); err != nil {
+	if err := StopLeft(context.Background(), b.o); err != nil {
 		t.Fatal(err)
 	}
 	if pid, alive := LivingServer(b.o.Paths); alive {
@@ -43,7 +44,7 @@ func TestStopLeft(t *testing.T) {
 func TestStopLeftOfNothing(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
-	if err := StopLeft(t.Context(), b.o); err != nil {
+	if err := StopLeft(context.Background(), b.o); err != nil {
 		t.Fatal(err)
 	}
 	if pid, alive := LivingServer(b.o.Paths); alive {

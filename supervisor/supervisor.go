@@ -264,7 +264,7 @@ func (s *supervisor) recallWish() {
 
 func (s *supervisor) loop(ctx context.Context) {
 	_ = s.step(Input{Kind: InBoot, At: time.Now()}) // no wish to be saved
-	leaving := ctx.Done()
+	leaving, finish := ctx.Done(), s.finish
 	alive, starting := tick(s.Manager.Watchdog()), tick(startTick)
 	defer alive.stop()
 	defer func() { starting.stop() }()
@@ -274,8 +274,8 @@ func (s *supervisor) loop(ctx context.Context) {
 			starting = tick(0)
 			s.Manager.Ready()
 		}
-		if s.finish && leaving != nil && s.launched() {
-			leaving = nil
+		if finish && s.launched() {
+			leaving, finish = nil, false
 			_ = s.step(Input{Kind: InLeave, At: time.Now()}) // no wish to be saved
 			continue
 		}

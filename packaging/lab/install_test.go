@@ -49,6 +49,7 @@ func TestService(t *testing.T) {
 		{"stuck", stuck},
 		{"handed over", handedOver},
 		{"stopped", stopped},
+		{"stopped after a death", stoppedAfterADeath},
 		{"uninstalled", uninstalled},
 	} {
 		if !t.Run(flow.name, func(t *testing.T) { flow.run(t, m, s) }) {
@@ -254,6 +255,34 @@ func stopped(t *testing.T, m *machine, s *session) {
 	m.resumeOne(t, id)
 	m.wantPending(t, "shutdown")
 	m.unitIs(t, "StatusText", "running")
+}
+
+// stoppedAfterADeath is a stop before systemd has started the next supervisor: the
+// server that was left is stopped in order too.
+func stoppedAfterADeath(t *testing.T, m *machine, s *session) {
+	dropIn := home + "/.config/systemd/user/intermission.service.d/lab.conf"
+	m.write(t, dropIn, "[Service]\nRestartSec=600\n", 0o644)
+	s.must(t, "systemctl --user daemon-reload")
+	before := m.serving(t)
+	id := m.begin(t, "left")
+	requests := len(m.requests(t))
+	m.must(t, "kill", "-KILL", strconv.Itoa(before.Supervisor.PID))
+	m.unitIs(t, "SubState", "auto-restart")
+	s.must(t, "intermission service stop")
+	m.unitIs(t, "ActiveState", "inactive")
+	if left := m.servers(); len(left) > 0 {
+		t.Errorf("servers %v outlive the stop", left)
+	}
+	if err := os.Remove(m.path(dropIn)); err != nil {
+		t.Error(err)
+	}
+	s.must(t, "systemctl --user daemon-reload")
+	s.must(t, "intermission service start")
+	m.serving(t)
+	m.quiet(t, requests)
+	m.wantPending(t, "shutdown", id)
+	m.resumeOne(t, id)
+	m.wantPending(t, "shutdown")
 }
 
 // uninstalled is the end of the service: the ledger stays, until it is given up too.

@@ -202,16 +202,19 @@ func (b Background) AtWork(ctx context.Context) int {
 	return len(st.Sessions.Active)
 }
 
-// Stop ends the supervisor, which stops its server before: what is at work is suspended.
+// Stop ends the supervisor, which stops its server before: what is at work is
+// suspended. A server that was left without a supervisor is stopped all the same.
 func (b Background) Stop(ctx context.Context) error {
 	err := b.Service.Stop(ctx)
-	if !errors.Is(err, platform.ErrStopByControl) {
+	if errors.Is(err, platform.ErrStopByControl) {
+		client := control.Dial(b.Paths.LiveSocket())
+		defer client.Close()
+		_, err = client.Leave(ctx)
+	}
+	if err != nil {
 		return err
 	}
-	client := control.Dial(b.Paths.LiveSocket())
-	defer client.Close()
-	_, err = client.Leave(ctx)
-	return err
+	return b.endLeft(ctx)
 }
 
 // Uninstall stops the service and takes it away. What waits for consent is kept,
@@ -226,6 +229,9 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 	}
 	suspended := b.AtWork(ctx)
 	if err := b.Stop(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
+		return platform.ServiceReport{}, err
+	}
+	if err := b.endLeft(ctx); err != nil { // also where no service was installed
 		return platform.ServiceReport{}, err
 	}
 	if running, err := b.running(ctx); purge && (err != nil || running != nil) {
