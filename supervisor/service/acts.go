@@ -97,13 +97,13 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 	running, err := b.running(ctx)
 	switch {
 	case err != nil:
-		return report, err
+		return report, b.undo(ctx, before, err)
 	case running != nil && before.Current && before.Running && (before.PID == running.PID || before.PID == 0) && running.Version == b.Version:
 		report.Done = append(report.Done, fmt.Sprintf("It runs already, as process %d.", running.PID))
 		return report, nil
 	}
 	if err := b.Restart(ctx); err != nil {
-		return report, err
+		return report, b.undo(ctx, before, err)
 	}
 	b.tellServer(ctx, &report)
 	if running != nil {
@@ -112,6 +112,17 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 		report.Done = append(report.Done, "It was started.")
 	}
 	return report, nil
+}
+
+// undo takes back an installation that nothing came of, where none was before.
+func (b Background) undo(ctx context.Context, before platform.ServiceStatus, failed error) error {
+	if before.Installed {
+		return failed
+	}
+	if _, err := b.Service.Uninstall(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
+		return fmt.Errorf("%w; what was installed could not be taken back: %w", failed, err)
+	}
+	return fmt.Errorf("%w; nothing was installed", failed)
 }
 
 // keepProxies keeps what this shell knows of proxies, and the login shell doesn't.
