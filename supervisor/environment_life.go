@@ -67,6 +67,7 @@ func newEnvironment(o EnvironmentOptions, ask askLogin, run func(func())) *envir
 	}
 	e := &environment{EnvironmentOptions: o, ask: ask, run: run, memory: recallEnvironment(o.Paths.State)}
 	e.last = makeEnvironment(o, loginAnswer{})
+	e.last.KeptFault = nil // it is said when the first one is settled
 	return e
 }
 

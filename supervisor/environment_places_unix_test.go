@@ -3,8 +3,10 @@
 package supervisor
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -235,6 +237,15 @@ func TestASupervisorBesideFIFOsStarts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var log bytes.Buffer
+	b.o.Log = slog.New(slog.NewTextHandler(&log, nil))
 	b.start()
 	b.phase(Running)
+	if _, err := b.client.RestartServer(t.Context()); err != nil {
+		t.Error(err)
+	}
+	b.stop()
+	if n := strings.Count(log.String(), keptFile(b.o.Paths)+": isn't a regular file; remove it"); n != 1 {
+		t.Errorf("it was said %d times:\n%s", n, &log)
+	}
 }
