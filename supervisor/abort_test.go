@@ -88,7 +88,7 @@ func TestAnInterruptUnderWayAtTheStop(t *testing.T) {
 			}()
 			<-called
 			i.guard.stopping.Store(true)
-			s.suspend(ctx, i)
+			_ = s.suspend(ctx, i)
 			if c.endedFirst {
 				event(restart.EventInterrupted)
 			}

@@ -83,7 +83,7 @@ func (s *supervisor) attended() *incarnation {
 // foresee writes down what is at work, for the server may be gone soon without a word.
 func (s *supervisor) foresee() {
 	if c := s.attended(); c != nil {
-		s.suspend(s.life, c)
+		_ = s.suspend(s.life, c) // it is logged, and claims tell too
 	}
 }
 

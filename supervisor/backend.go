@@ -289,9 +289,10 @@ func (s *supervisor) settled(ctx context.Context, want Phase) (control.Status, e
 		if st.Handed {
 			return control.Status{}, errEnding // the wish came too late to be taken
 		}
-		switch st.Phase {
-		case want:
+		if st.Phase == want && (want != Running || st.Reason == "") { // else a restart was given up
 			return s.Status(ctx)
+		}
+		switch st.Phase {
 		case Stopped, Running, Backoff, Failed, Blocked:
 			reason := st.Reason
 			if reason == "" {

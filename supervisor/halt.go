@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +22,8 @@ const askTimeout = 2 * time.Second
 // halt stops the server, all under one deadline: what is active goes to the
 // ledger before anything else, then the server is asked, then told, then
 // killed. The database has the last word on what was at work, in the park at its
-// end.
+// end. Where that could not be written down, the server goes on, unless we are told
+// to end ourselves.
 func (s *supervisor) halt() Input {
 	s.mu.Lock()
 	c := s.current
@@ -31,8 +34,14 @@ func (s *supervisor) halt() Input {
 	limit := s.stopLimit()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), limit)
 	defer cancel()
+	if err := s.proveRoom(); err != nil && s.goesOn(c) {
+		return s.notStopped(err)
+	}
 	c.guard.stopping.Store(true)
-	s.suspend(ctx, c)
+	if err := s.suspend(ctx, c); err != nil && s.goesOn(c) {
+		c.guard.stopping.Store(false)
+		return s.notStopped(err)
+	}
 	tree, err := platform.Tree(ctx, c.Identity, c.marker())
 	if err != nil {
 		s.Log.Warn("cannot list the server's processes before the stop", "error", err)
@@ -48,15 +57,51 @@ func (s *supervisor) halt() Input {
 	// Those that were reparented and have lost the marker are known from before.
 	platform.KillTree(ctx, tree, toolGrace)
 	if c.guard.err != nil {
-		return Input{Kind: InUnsafe, Reason: c.guard.err.Error()}
+		return Input{Kind: InUnsafe, Reason: c.guard.err.Error(), Retry: true}
 	}
 	return Input{Kind: InStopped, Reason: held}
 }
 
-// suspend writes what is at work to the ledger, and what it waits for. A failure
-// doesn't keep the server up: the claims that the ledger has, and the database,
-// tell as well.
-func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
+// parkRoom is what a park may need on the ledger's disk, in bytes: rows of the
+// server's database, as they are.
+const parkRoom = 256 << 10
+
+// proveRoom makes sure that there is room for a park, and that it can be written to.
+func (s *supervisor) proveRoom() error {
+	f, err := os.CreateTemp(filepath.Dir(s.Paths.Ledger), "room-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(make([]byte, parkRoom))
+	if err == nil {
+		err = f.Sync() // some file systems tell only then
+	}
+	return errors.Join(err, f.Close())
+}
+
+// goesOn gives a halt up that has done nothing yet, and says whether it could: not
+// when the server has ended, or when we are to end, which is worth more than a
+// ledger that is up to date: the claims that it has, and the database, tell as well.
+func (s *supervisor) goesOn(c *incarnation) bool {
+	s.mu.Lock()
+	st := s.state
+	s.mu.Unlock()
+	if st.Leaving {
+		return false
+	}
+	// Its end is reported to this act from now on, unless it has come already.
+	c.seq.Store(st.Seq)
+	return !c.over()
+}
+
+// notStopped says why a halt was given up.
+func (s *supervisor) notStopped(err error) Input {
+	return Input{Kind: InKept, Reason: fmt.Sprintf("it was not stopped: what it works on could not be written down (%v); see that %s is writable, with room on its disk, and try again", err, filepath.Dir(s.Paths.Ledger))}
+}
+
+// suspend writes what is at work to the ledger, and what it waits for.
+func (s *supervisor) suspend(ctx context.Context, c *incarnation) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	ledger, _ := s.book()
@@ -75,7 +120,7 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
 	err = ledger.SuspendIn(context.WithoutCancel(ctx), c.ID, active, asked)
 	c.aborts.Unlock()
 	if err != nil && c.ended() {
-		return // all of it is parked
+		return nil // all of it is parked
 	}
 	if err != nil {
 		s.Log.Error("what is active could not be written to the ledger", "error", err)
@@ -83,6 +128,7 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) {
 	if err := ledger.SetWaiting(context.WithoutCancel(ctx), s.waiting(ctx, c, anywhere(active))); err != nil {
 		s.Log.Warn("what sessions wait for could not be written to the ledger", "error", err)
 	}
+	return err
 }
 
 // anywhere gives sessions whose directories aren't known.
@@ -234,6 +280,11 @@ func (s *supervisor) haltUnattended() Input {
 	ready := s.dataLock != nil && s.database != nil
 	s.mu.Unlock()
 	switch {
+	case !ok && ready && s.holdsLock(): // what an earlier one left could not be parked
+		if err := s.parkLocked(record{}, restart.CauseParked); err != nil {
+			return Input{Kind: InUnsafe, Reason: err.Error(), Retry: true}
+		}
+		return Input{Kind: InStopped}
 	case !ok:
 		return Input{Kind: InStopped}
 	case !ready && r.Identity.Alive():
@@ -243,10 +294,10 @@ func (s *supervisor) haltUnattended() Input {
 	}
 	s.sweepProcesses(r)
 	if r.Identity.Alive() {
-		return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) could not be ended", r.Identity.PID)}
+		return Input{Kind: InUnsafe, Reason: fmt.Sprintf("the server (pid %d) could not be ended; look at it with ps, then: intermission stop", r.Identity.PID)}
 	}
 	if err := s.parkLocked(r, restart.CauseShutdown); err != nil {
-		return Input{Kind: InUnsafe, Reason: err.Error()}
+		return Input{Kind: InUnsafe, Reason: err.Error(), Retry: true}
 	}
 	removeRecord(s.Paths.ServerRecord)
 	return Input{Kind: InStopped}

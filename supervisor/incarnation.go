@@ -358,7 +358,7 @@ func (s *supervisor) setLastExit(e platform.Exit, tail []string) {
 // classify tells how an incarnation ended that we did not stop.
 func (s *supervisor) classify(c *incarnation, tail []string) Input {
 	if c.guard.err != nil {
-		return Input{Kind: InUnsafe, Reason: c.guard.err.Error()}
+		return Input{Kind: InUnsafe, Reason: c.guard.err.Error(), Retry: true}
 	}
 	graceful := c.exit.Code == 0 && c.exit.Signal == ""
 	if c.Generation == opencode.V2 {

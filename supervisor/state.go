@@ -70,7 +70,7 @@ type State struct {
 	Handed   bool        // Leaving: it ends without its server, which it leaves to the next one
 	Yields   bool        // Stopping: given up as soon as something is active in the server
 	Adopted  bool        // Running: the server was there before us
-	Reason   string      // why it isn't running, for people
+	Reason   string      // why it isn't running, or is although it should have been stopped, for people
 	Next     time.Time   // Backoff, Blocked: the next attempt
 }
 
@@ -81,6 +81,7 @@ type Input struct {
 	Seq    uint64 // the act that reports; compared with State.Seq where an act reports
 	Ours   bool   // InAdopted: an earlier supervisor of ours had started it
 	Ended  bool   // the server's process has ended, which is still being dealt with
+	Retry  bool   // InUnsafe of a halt: the server has ended, and what it left can be parked later
 	Kept   bool   // we keep the server's lock, so that nobody resumes what could not be parked
 	Reason string
 }
@@ -109,6 +110,7 @@ const (
 	InRenewed InputKind = "renewed" // exited 0 with another program in place: an upgrade; parked
 	InStopped InputKind = "stopped" // ended as we asked; parked
 	InBusy    InputKind = "busy"    // a halt that yields found something active, and has done nothing
+	InKept    InputKind = "kept"    // a halt found that what the server leaves could not be parked, and has done nothing
 	InTimer   InputKind = "timer"   // the back-off is over
 )
 
@@ -153,9 +155,12 @@ func Reduce(p Policy, s State, in Input) (State, []Effect) {
 	case Running:
 		return reduceRunning(p, s, in)
 	case Stopping:
-		return reduceStopping(s, in)
+		return reduceStopping(p, s, in)
 	case Backoff, Blocked:
 		if in.Kind == InTimer && !s.Leaving {
+			if s.Phase == Blocked {
+				s.Reason = "" // it is found out again, or it is over
+			}
 			return launch(s, s.Wish == WishRunning)
 		}
 	}
@@ -176,6 +181,9 @@ func reduceWish(s State, in Input) (State, []Effect) {
 	case InStart:
 		s.Wish = WishRunning
 		save := []Effect{{Kind: DoSaveWish}}
+		if s.Phase == Running {
+			s.Reason = "" // of a stop that was given up
+		}
 		switch {
 		case idle:
 			s.Deaths, s.Blocks = nil, 0
@@ -285,14 +293,24 @@ func reduceRunning(p Policy, s State, in Input) (State, []Effect) {
 	return s, nil
 }
 
-func reduceStopping(s State, in Input) (State, []Effect) {
+func reduceStopping(p Policy, s State, in Input) (State, []Effect) {
 	switch in.Kind {
 	case InStopped:
 		s.Phase, s.Reason = Stopped, in.Reason
 	case InDied, InLeft, InRenewed: // while a halt that yields was giving up: it is as good as stopped
 		s.Phase, s.Reason = Stopped, in.Reason
 	case InUnsafe:
+		if in.Retry && !s.Leaving {
+			s.Again, s.Yields = false, false // the wish says whether it is started then
+			return block(p, s, in)
+		}
 		s.Phase, s.Reason = Failed, in.Reason
+	case InKept:
+		if s.Leaving { // told meanwhile, and that isn't refused
+			return halt(s)
+		}
+		s.Phase, s.Reason, s.Again, s.Yields = Running, in.Reason, false, false
+		return s, nil
 	case InBusy:
 		if !s.Yields { // somebody has wanted it meanwhile whatever is active
 			again := s.Again
@@ -326,7 +344,7 @@ func launch(s State, spawn bool) (State, []Effect) {
 	return s, []Effect{{Kind: DoLaunch, Seq: s.Seq, Spawn: spawn}}
 }
 
-// halt begins a new act that ends in InStopped or InUnsafe.
+// halt begins a new act that ends in InStopped, InUnsafe or InKept.
 func halt(s State) (State, []Effect) {
 	s.Phase, s.Again, s.Next, s.Reason = Stopping, false, time.Time{}, ""
 	s.Seq++

@@ -16,7 +16,7 @@ import (
 var phases = []Phase{Stopped, Starting, Running, Stopping, Backoff, Failed, Blocked}
 
 var inputs = []InputKind{InBoot, InStart, InStop, InRestart, InLeave, InAppear, InHand, InUpgrade,
-	InReady, InAdopted, InParked, InUnsafe, InRefused, InDied, InLeft, InRenewed, InStopped, InBusy, InTimer}
+	InReady, InAdopted, InParked, InUnsafe, InRefused, InDied, InLeft, InRenewed, InStopped, InBusy, InKept, InTimer}
 
 // edges gives every change of phase that Reduce makes, as "from input to".
 func edges() []string {
@@ -26,12 +26,12 @@ func edges() []string {
 		for _, in := range inputs {
 			for _, wish := range []Wish{WishRunning, WishStopped} {
 				for deaths := range DefaultPolicy.MaxDeaths {
-					for flags := range 16 {
+					for flags := range 32 {
 						s := State{Phase: from, Wish: wish, Seq: 7, Again: flags&1 > 0, Spawn: flags&2 > 0, Yields: flags&8 > 0}
 						for range deaths {
 							s.Deaths = append(s.Deaths, now)
 						}
-						next, _ := Reduce(DefaultPolicy, s, Input{Kind: in, Seq: 7, At: now, Ours: flags&4 > 0})
+						next, _ := Reduce(DefaultPolicy, s, Input{Kind: in, Seq: 7, At: now, Ours: flags&4 > 0, Retry: flags&16 > 0})
 						if next.Phase != from {
 							set[string(from)+" "+string(in)+" "+string(next.Phase)] = true
 						}
@@ -117,6 +117,52 @@ func TestGivesUpAndStartsAgainWhenTold(t *testing.T) {
 	s, fx := Reduce(DefaultPolicy, s, Input{Kind: InStart, At: now})
 	if s.Phase != Starting || len(s.Deaths) != 0 || !slices.ContainsFunc(fx, func(e Effect) bool { return e.Kind == DoLaunch && e.Spawn }) {
 		t.Errorf("start after giving up: %+v %+v", s, fx)
+	}
+}
+
+// A stop that could not be safe is refused, and what was wanted is still known; not
+// when the supervisor is to end.
+func TestReduceKeeps(t *testing.T) {
+	running := State{Phase: Running, Wish: WishRunning, Seq: 4, Adopted: true}
+	for kind, wish := range map[InputKind]Wish{InStop: WishStopped, InRestart: WishRunning, InUpgrade: WishRunning} {
+		s, _ := Reduce(DefaultPolicy, running, Input{Kind: kind})
+		next, fx := Reduce(DefaultPolicy, s, Input{Kind: InKept, Seq: s.Seq, Reason: "full"})
+		if next.Phase != Running || next.Reason != "full" || next.Wish != wish || next.Again || next.Yields || !next.Adopted || len(fx) > 0 {
+			t.Errorf("%s: %+v %+v", kind, next, fx)
+		}
+		s, _ = Reduce(DefaultPolicy, s, Input{Kind: InLeave})
+		next, fx = Reduce(DefaultPolicy, s, Input{Kind: InKept, Seq: s.Seq})
+		if next.Phase != Stopping || !next.Leaving || len(fx) != 1 || fx[0].Kind != DoHalt || fx[0].Yield {
+			t.Errorf("%s, then leave: %+v %+v", kind, next, fx)
+		}
+	}
+}
+
+// What a stopped server left and could not be parked is tried again by itself, and
+// after that nothing is said of it any more.
+func TestReduceRetriesAPark(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	for kind, want := range map[InputKind]Phase{InStop: Stopped, InRestart: Running} {
+		s, _ := Reduce(DefaultPolicy, State{Phase: Running, Wish: WishRunning, Seq: 4}, Input{Kind: kind})
+		s, fx := Reduce(DefaultPolicy, s, Input{Kind: InUnsafe, Seq: s.Seq, At: now, Reason: "full", Retry: true})
+		if s.Phase != Blocked || s.Reason != "full" || s.Next.IsZero() || len(fx) != 1 || fx[0].Kind != DoArm {
+			t.Fatalf("%s: %+v %+v", kind, s, fx)
+		}
+		s, fx = Reduce(DefaultPolicy, s, Input{Kind: InTimer, Seq: s.Seq})
+		if s.Phase != Starting || len(fx) != 1 || fx[0].Spawn != (want == Running) {
+			t.Fatalf("%s, later: %+v %+v", kind, s, fx)
+		}
+		end := Input{Kind: InParked, Seq: s.Seq}
+		if want == Running {
+			end.Kind = InReady
+		}
+		if s, _ = Reduce(DefaultPolicy, s, end); s.Phase != want || s.Reason != "" {
+			t.Errorf("%s, in the end: %+v", kind, s)
+		}
+	}
+	leaving := State{Phase: Stopping, Leaving: true, Seq: 4}
+	if s, fx := Reduce(DefaultPolicy, leaving, Input{Kind: InUnsafe, Seq: 4, Retry: true}); s.Phase != Failed || len(fx) != 1 || fx[0].Kind != DoLeave {
+		t.Errorf("leaving: %+v %+v", s, fx)
 	}
 }
 

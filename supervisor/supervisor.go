@@ -19,8 +19,9 @@
 //	running  ── unsafe ──▶ blocked
 //	stopping ── stopped, died, left, renewed ──▶ stopped
 //	stopping ── stopped, died, left, renewed ──▶ starting
-//	stopping ── busy ──▶ running
+//	stopping ── busy, kept ──▶ running
 //	stopping ── unsafe ──▶ failed
+//	stopping ── unsafe ──▶ blocked
 //	backoff  ── start, appear, timer ──▶ starting
 //	backoff  ── stop, restart ──▶ stopping
 //	failed   ── start, appear, upgrade ──▶ starting

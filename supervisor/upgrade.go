@@ -163,6 +163,9 @@ func (s *supervisor) attendUpgrades() {
 	}
 }
 
+// roomPause is how long after an upgrade is put off for want of room it is tried again.
+const roomPause = time.Minute
+
 // upgrade restarts the server with the version in place if that is due. It returns
 // after how long it is to be asked again; 0 is at the next change of what is shown.
 func (s *supervisor) upgrade() time.Duration {
@@ -171,6 +174,9 @@ func (s *supervisor) upgrade() time.Duration {
 	s.mu.Unlock()
 	if version == "" || st.Phase != Running || st.Wish != WishRunning || st.Leaving || c.over() {
 		return 0
+	}
+	if st.Reason != "" {
+		return 0 // a stop was given up, and whoever reads why tries again
 	}
 	if !c.ours() {
 		return 0 // who started it wants that version, and may replace ours by it again
@@ -192,6 +198,9 @@ func (s *supervisor) upgrade() time.Duration {
 	}
 	if !s.inactive(c) {
 		return max(s.Policy.Quiet, askTimeout)
+	}
+	if s.proveRoom() != nil {
+		return roomPause // the stop would be given up
 	}
 	s.Log.Info("nothing is active: the server is restarted to use the version in place", "version", version, "is", c.version())
 	s.report(Input{Kind: InUpgrade, Reason: "it is restarted to use OpenCode " + version + " instead of " + c.version()})
