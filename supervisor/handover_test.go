@@ -102,6 +102,49 @@ func TestHandover(t *testing.T) {
 	}
 }
 
+// A manager's stop that comes when the handover has been decided finds nobody any more
+// who would listen, and must not leave a server without a supervisor.
+func TestToldToEndDuringAHandover(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	k := &keeper{restarts: true}
+	b.o.Manager = k
+	started, release := make(chan *supervisor, 2), make(chan struct{})
+	b.o.reveal = func(s *supervisor) {
+		s.workers.Go(func() { <-release })
+		started <- s
+	}
+	b.start()
+	s := <-started
+	b.phase(Running)
+	id := b.prompt("[[slow n=1200 ms=50]]")
+	b.atWork(id)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_, _ = b.client.HandOver(t.Context()) // whoever comes first has the lock
+	}()
+	b.until("the decision", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.state.Handed
+	}, func() any { return nil })
+	b.end()
+	close(release)
+	b.stop() // without ErrHandedOver
+	<-asked
+	if pid, alive := LivingServer(b.o.Paths); alive {
+		t.Errorf("pid %d lives on", pid)
+	}
+	if n := len(k.words("ready")); n != 1 {
+		t.Errorf("ready was told %d times", n)
+	}
+	b.o.reveal = nil
+	b.start()
+	b.phase(Running)
+	b.waits(id)
+}
+
 // All who ask hear that it is done, or that the supervisor is gone.
 func TestHandoverAskedForByTwenty(t *testing.T) {
 	t.Parallel()

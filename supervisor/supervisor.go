@@ -89,6 +89,20 @@ func (e *AlreadyRunningError) Error() string {
 // our own directories or socket can't be had; every other fault keeps it up, in
 // phase blocked or failed, with the reason in its status.
 func Run(ctx context.Context, o Options) error {
+	err := run(ctx, o)
+	if errors.Is(err, ErrHandedOver) && ctx.Err() != nil && !o.finish {
+		// Whoever keeps us wants an end, and nobody may come to take over.
+		o.finish = true
+		err = run(context.WithoutCancel(ctx), o)
+		if other := new(AlreadyRunningError); errors.As(err, &other) {
+			return ErrHandedOver // somebody has
+		}
+	}
+	return err
+}
+
+// run is Run, but for an end that is asked for when the handover has been decided.
+func run(ctx context.Context, o Options) error {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -273,7 +287,9 @@ func (s *supervisor) loop(ctx context.Context) {
 		if starting.due != nil && s.launched() {
 			starting.stop()
 			starting = tick(0)
-			s.Manager.Ready()
+			if !s.finish {
+				s.Manager.Ready()
+			}
 		}
 		if finish && s.launched() {
 			leaving, finish = nil, false
