@@ -18,7 +18,7 @@ var (
 		"ledger.db", "ledger.db-wal", "ledger.db-shm", "wish", "program.json", "server.json", "environment.json",
 		"socket", "intermission.sock", "instance.lock", "tray-*.lock",
 	}
-	oursLogs = []string{"intermission*.log*", "server*.log*", "tray*.log*", "start.log"}
+	oursLogs = []string{"intermission*.log*", "server*.log*", "tray*.log*", "start.log", "launchd.log"}
 )
 
 // purgeFiles removes what is ours, and the directories where they are empty then.
