@@ -302,7 +302,7 @@ func TestProgramNotFound(t *testing.T) {
 	b := newBed(t, nil)
 	b.o.Config.Server.Command = []string{"no-such-opencode"}
 	b.start()
-	if st := b.phase(Failed); !strings.Contains(st.Server.Reason, "no-such-opencode") || !strings.Contains(st.Server.Reason, "/usr/bin") {
+	if st := b.phase(Failed); !strings.Contains(st.Server.Reason, "no-such-opencode") || !strings.Contains(st.Server.Reason, "intermission doctor") {
 		t.Errorf("%+v", st.Server)
 	}
 }

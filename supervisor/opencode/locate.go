@@ -144,7 +144,7 @@ func findNamed(name string, env environ) (program, path string, err error) {
 		program, err = filepath.Abs(program)
 	}
 	if err != nil {
-		missing := &NotFoundError{Command: filepath.Base(name), Looked: []string{name}}
+		missing := &NotFoundError{Command: filepath.Base(name), Looked: []string{name}, Unfit: "isn't there"}
 		if info, err := os.Stat(name); err == nil && info.IsDir() {
 			missing.Unfit = "is a directory"
 		} else if err == nil {

@@ -154,7 +154,7 @@ func TestLocateRefuses(t *testing.T) {
 		"generation": {Config{Command: []string{program}, Env: []string{"FAKE_OPENCODE=answer"}, Generation: "v3"}, "use auto, v1 or v2"},
 		"directory":  {Config{Command: []string{dir}}, dir + " is a directory; name a program"},
 		"script":     {Config{Command: []string{script}}, script + " is not executable; name a program"},
-		"nothing":    {Config{Command: []string{dir + "/none"}}, "cannot find the program \"none\""},
+		"nothing":    {Config{Command: []string{dir + "/none"}}, "/none isn't there; name a program"},
 	} {
 		if _, err := Locate(t.Context(), c.cfg, nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)

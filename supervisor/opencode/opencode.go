@@ -59,7 +59,7 @@ type NotFoundError struct {
 	Command string
 	Looked  []string // where we looked, in order
 	Shell   error    // why the login shell's PATH isn't known; nil where it is
-	Unfit   string   // why what is there can't be run: "is a directory", "is not executable"; "" when nothing is there
+	Unfit   string   // why a configured path can't be run: "isn't there", "is a directory", "is not executable"; "" when it was searched for
 }
 
 func (e *NotFoundError) Error() string {
