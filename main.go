@@ -247,12 +247,23 @@ func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform
 		return err
 	}
 	defer log.Close()
-	var out io.Writer = log
-	if !c.Quiet && !(c.Service && platform.ServiceOutputLost) {
-		out = io.MultiWriter(log, s.stderr)
+	handler := slog.Handler(slog.NewTextHandler(log, nil))
+	switch {
+	case c.Quiet, c.Service && platform.ServiceOutputLost:
+	case c.Service: // the system's journal has other readers: what the server wrote, which a reason quotes, is for our own file
+		handler = slog.NewMultiHandler(handler, slog.NewTextHandler(s.stderr, &slog.HandlerOptions{
+			ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+				if a.Key == "reason" {
+					return slog.Attr{}
+				}
+				return a
+			},
+		}))
+	default:
+		handler = slog.NewMultiHandler(handler, slog.NewTextHandler(s.stderr, nil))
 	}
 	return supervisor.Run(ctx, supervisor.Options{
-		Version: programVersion(), Paths: paths, Config: config, Log: slog.New(slog.NewTextHandler(out, nil)),
+		Version: programVersion(), Paths: paths, Config: config, Log: slog.New(handler),
 		Manager: m, LoginEnvironment: c.Service, Program: supervisor.ThisProgram(),
 	})
 }

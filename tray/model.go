@@ -119,7 +119,7 @@ func (v *view) header() []Item {
 	switch {
 	case v.Link == Broken:
 		reason = v.Fault
-	case v.Link == Linked && v.server.State != "running":
+	case v.Link == Linked: // also of a stop that was refused
 		reason = v.server.Reason
 	}
 	switch own := v.Snapshot.Status.Supervisor; {
