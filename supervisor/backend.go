@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
@@ -262,7 +263,19 @@ func (s *supervisor) StopServer(ctx context.Context) (control.Status, error) {
 
 // RestartServer implements control.Backend.
 func (s *supervisor) RestartServer(ctx context.Context) (control.Status, error) {
+	if program := s.program(); program != nil && s.serving() {
+		if _, err := os.Stat(program.Program); errors.Is(err, fs.ErrNotExist) {
+			return control.Status{}, &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("not restarted, for then it could not be started again: %s isn't there any more; install it, and try again", program.Program)}
+		}
+	}
 	return s.wish(ctx, InRestart, Running)
+}
+
+// serving says that a server is up.
+func (s *supervisor) serving() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current != nil && !s.current.over()
 }
 
 // wish hands the loop what the user wants, and waits for phase want.

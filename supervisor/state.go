@@ -67,6 +67,7 @@ type State struct {
 	Spawn    bool        // Starting: the act under way starts a server, unless one lives
 	Again    bool        // start once the act under way has ended
 	Leaving  bool        // the supervisor ends once the server has
+	Unparked bool        // Leaving: what the server left could not be parked
 	Handed   bool        // Leaving: it ends without its server, which it leaves to the next one
 	Yields   bool        // Stopping: given up as soon as something is active in the server
 	Adopted  bool        // Running: the server was there before us
@@ -304,7 +305,7 @@ func reduceStopping(p Policy, s State, in Input) (State, []Effect) {
 			s.Again, s.Yields = false, false // the wish says whether it is started then
 			return block(p, s, in)
 		}
-		s.Phase, s.Reason = Failed, in.Reason
+		s.Phase, s.Reason, s.Unparked = Failed, in.Reason, s.Leaving
 	case InKept:
 		if s.Leaving { // told meanwhile, and that isn't refused
 			return halt(s)

@@ -174,6 +174,7 @@ func run(ctx context.Context, o Options) error {
 	s.workers.Go(s.attendPower)
 	s.workers.Go(s.attendUpgrades)
 	s.loop(ctx)
+	unfinished := s.unfinished()
 	end()
 	err = <-served
 	s.workers.Wait()
@@ -181,8 +182,23 @@ func run(ctx context.Context, o Options) error {
 	if s.state.Handed {
 		return errors.Join(ErrHandedOver, err)
 	}
-	return err
+	return errors.Join(unfinished, err)
 }
+
+// unfinished says what is left to whoever starts a server next: a lock that we keep
+// goes with us, and what a stop could not park stays in the server's database.
+func (s *supervisor) unfinished() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.state.Leaving || s.state.Handed || !s.state.Unparked && s.held == nil {
+		return nil
+	}
+	return fmt.Errorf("%w: %s; start no server before intermission runs again", ErrUnfinished, s.state.Reason)
+}
+
+// ErrUnfinished says that Run has ended as it was told, and that what is unfinished
+// could not be parked before: a server that somebody else starts would resume it.
+var ErrUnfinished = errors.New("what is unfinished could not be parked")
 
 // lockPatience is how long a supervisor that was killed may take to be gone whole.
 const lockPatience = time.Second

@@ -40,6 +40,8 @@ type bed struct {
 	end    context.CancelFunc
 	ended  chan error
 	client *control.Client
+
+	unfinished bool // it may end with what can't be parked
 }
 
 // newBed prepares a supervisor of the dev server. env goes to the server.
@@ -97,7 +99,7 @@ func (b *bed) stop() {
 	b.end = nil
 	select {
 	case err := <-b.ended:
-		if err != nil {
+		if err != nil && !(b.unfinished && errors.Is(err, ErrUnfinished)) {
 			b.t.Errorf("Run: %v", err)
 		}
 	case <-time.After(40 * time.Second):
@@ -207,6 +209,7 @@ func TestBlockedWhenThePromiseCantBeAssured(t *testing.T) {
 	t.Run("unknown database shape", func(t *testing.T) {
 		t.Parallel()
 		b := newBed(t, nil)
+		b.unfinished = true
 		data := filepath.Join(b.dir, ".local/share/opencode")
 		if err := os.MkdirAll(data, 0o700); err != nil {
 			t.Fatal(err)

@@ -243,6 +243,9 @@ type Backend interface {
 	// Leave ends the supervisor as its service manager would: the server is stopped in
 	// order before. A Client returns when all of it is over.
 	Leave(ctx context.Context) (Ending, error)
+	// MayLeave says why the supervisor should not be ended now: what is unfinished could
+	// not be parked, and whoever starts a server afterwards would have it resumed. CodeRefused.
+	MayLeave(ctx context.Context) error
 	// Logs writes the last n lines of the server's output (all for n < 0), and with follow what comes, until ctx ends.
 	Logs(ctx context.Context, w io.Writer, n int, follow bool) error
 	// Watch sends a Snapshot now and at each change, until ctx ends.

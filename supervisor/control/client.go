@@ -153,6 +153,13 @@ func (c *Client) Leave(ctx context.Context) (Ending, error) {
 	return c.end(ctx, "/v1/leave", platform.ServiceStopLimit)
 }
 
+// MayLeave implements Backend. An older supervisor doesn't know the question: it may.
+func (c *Client) MayLeave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.answerTimeout)
+	defer cancel()
+	return c.post(ctx, "/v1/leave/check", struct{}{}, &struct{}{})
+}
+
 // handedOverPatience bounds the end of a supervisor that has handed over.
 const handedOverPatience = 20 * time.Second
 

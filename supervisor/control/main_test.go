@@ -56,6 +56,7 @@ func (f *fake) Interrupt(ctx context.Context, id string, at int64) (Interrupted,
 func (f *fake) Attach(ctx context.Context, id string) (Attachment, error) { return f.attach(ctx, id) }
 
 func (f *fake) HandOver(ctx context.Context) (Ending, error) { return f.hand(ctx) }
+func (f *fake) MayLeave(context.Context) error               { return nil }
 func (f *fake) Leave(ctx context.Context) (Ending, error)    { return f.hand(ctx) }
 
 func (f *fake) Logs(ctx context.Context, w io.Writer, n int, follow bool) error {

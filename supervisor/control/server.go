@@ -115,6 +115,9 @@ func (s *Server) routes(ctx context.Context) http.Handler {
 	mux.Handle("POST /v1/leave", act(s, func(r *http.Request, _ struct{}) (Ending, error) {
 		return s.backend.Leave(r.Context())
 	}))
+	mux.Handle("POST /v1/leave/check", act(s, func(r *http.Request, _ struct{}) (struct{}, error) {
+		return struct{}{}, s.backend.MayLeave(r.Context())
+	}))
 	mux.HandleFunc("GET /v1/logs", s.logs)
 	mux.HandleFunc("GET /v1/events", s.events)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -100,6 +100,7 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 		return report, b.undo(ctx, before, err)
 	case running != nil && before.Current && before.Running && (before.PID == running.PID || before.PID == 0) && running.Version == b.Version:
 		report.Done = append(report.Done, fmt.Sprintf("It runs already, as process %d.", running.PID))
+		b.tellServer(ctx, &report)
 		return report, nil
 	}
 	if err := b.Restart(ctx); err != nil {
@@ -213,9 +214,23 @@ func (b Background) AtWork(ctx context.Context) int {
 	return len(st.Sessions.Active)
 }
 
+// mayStop asks the supervisor whether its end would leave something unfinished to
+// whoever starts a server next. Where none answers there is nobody to be kept.
+func (b Background) mayStop(ctx context.Context) error {
+	client := control.Dial(b.Paths.LiveSocket())
+	defer client.Close()
+	if err := client.MayLeave(ctx); err != nil && control.AsError(err).Code == control.CodeRefused {
+		return err
+	}
+	return nil
+}
+
 // Stop ends the supervisor, which stops its server before: what is at work is
 // suspended. A server that was left without a supervisor is stopped all the same.
 func (b Background) Stop(ctx context.Context) error {
+	if err := b.mayStop(ctx); err != nil {
+		return err
+	}
 	err := b.Service.Stop(ctx)
 	if errors.Is(err, platform.ErrStopByControl) {
 		client := control.Dial(b.Paths.LiveSocket())
@@ -225,7 +240,13 @@ func (b Background) Stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return b.endLeft(ctx)
+	if err := b.endLeft(ctx); err != nil {
+		return err
+	}
+	if st, err := b.Service.Status(ctx); err == nil && strings.Contains(st.Failure, supervisor.ErrUnfinished.Error()) {
+		return fmt.Errorf("the service is stopped, but %s", st.Failure)
+	}
+	return nil
 }
 
 // Uninstall stops the service and takes it away. What waits for consent is kept,
