@@ -16,7 +16,7 @@ import (
 var (
 	ours = []string{
 		"ledger.db", "ledger.db-wal", "ledger.db-shm", "wish", "program.json", "server.json", "environment.json",
-		"socket", "intermission.sock", "instance.lock", "tray-*.lock",
+		"socket", "intermission.sock", "instance.lock", "tray-*.lock", "room-*",
 	}
 	oursLogs = []string{"intermission*.log*", "server*.log*", "tray*.log*", "start.log", "launchd.log"}
 )
