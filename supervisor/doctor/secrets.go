@@ -124,6 +124,10 @@ func (p *patient) secretFiles() []string {
 var publicKeys = map[string]bool{
 	"id": true, "generation": true, "version": true, "url": true, "hostname": true, "mark": true, "type": true,
 	"start": true, "boot": true, "serverUrl": true, "scope": true,
+	// Where the server's files are, in our record of it. To take them out would take
+	// the home directory out of all else, which is shown as ~.
+	"HOME": true, "USERPROFILE": true, "XDG_DATA_HOME": true, "XDG_STATE_HOME": true,
+	"OPENCODE_DB": true, "OPENCODE_DISABLE_CHANNEL_DB": true,
 }
 
 func (s *secrets) addFile(path string) {
@@ -156,7 +160,9 @@ func (s *secrets) addValues(key string, v any) {
 			s.addValues(key, v)
 		}
 	case string:
-		if !publicKeys[key] && (len(v) >= textLeast || secretVariable.MatchString(key)) {
+		if publicKeys[key] {
+			s.addVariable(key, v) // an address may hold a password even so
+		} else if len(v) >= textLeast || secretVariable.MatchString(key) {
 			s.known = append(s.known, v)
 		}
 	}
