@@ -102,10 +102,7 @@ func TestDesktopPrograms(t *testing.T) {
 		}
 		return err
 	})
-	self, err := filepath.Abs(os.Args[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := d.self(t)
 	item.clickAt(t, "Pending (1)", "Fix the login…", "Open in terminal")
 	eventually(t, "the terminal", func() error {
 		b, err := os.ReadFile(terminal)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -52,7 +53,22 @@ func trayProgram() {
 // tray starts the tray on this desk.
 func (d *desk) tray(t testing.TB) *program {
 	t.Helper()
-	return d.launch(t, exec.Command(os.Args[0]), []string{asProgram + "=tray", "GORACE=exitcode=0"})
+	return d.launch(t, exec.Command(d.self(t)), []string{asProgram + "=tray", "GORACE=exitcode=0"})
+}
+
+// self gives the test binary a path that stays: where go test built it, it is
+// temporary, and nothing that starts at login may name it.
+func (d *desk) self(t testing.TB) string {
+	t.Helper()
+	made, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := d.path("home", "intermission")
+	if err := os.Symlink(made, link); err != nil && !errors.Is(err, fs.ErrExist) {
+		t.Fatal(err)
+	}
+	return link
 }
 
 // setting is a desk with a panel, a notification daemon, a supervisor that says snap, and a tray.
