@@ -112,10 +112,14 @@ func (s *supervisor) unguarded() error {
 	return &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("nothing is handed over, for this supervisor keeps the server from being started while what is unfinished can't be parked: %s", s.state.Reason)}
 }
 
-// keepsLock says that a lock of ours, and no server, is what keeps others from being
-// started, or will at the end of a server that we don't attend. s.mu is held.
+// keepsLock says that a lock of ours, and neither a server that we attend nor an act
+// under way, is what keeps others from being started. s.mu is held.
 func (s *supervisor) keepsLock() bool {
-	return s.held != nil || s.standing != nil && s.current == nil
+	switch s.state.Phase {
+	case Stopped, Backoff, Failed, Blocked:
+		return s.held != nil || s.standing != nil
+	}
+	return false
 }
 
 // drain waits until no consent is being delivered, for deliveryPatience at most.
