@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -38,7 +39,9 @@ func TestUpgrade(t *testing.T) {
 		t.Errorf("active are %v, %v", active, err)
 	}
 
-	// A removal ends us in order, and what was at work waits for another installation.
+	// A removal ends us in order, also in the second after the death of a supervisor, and
+	// what was at work waits for another installation.
+	m.must(t, "kill", "-KILL", strconv.Itoa(m.serving(t).Supervisor.PID))
 	m.must(t, "dpkg", "--no-triggers", "--remove", "intermission")
 	if left := m.servers(); len(left) > 0 {
 		t.Errorf("servers %v outlive the removal", left)

@@ -24,6 +24,27 @@ started() {
 	done 2>/dev/null
 }
 
+# unguarded prints the ids of the processes that a service of ours holds, on this system and
+# not in a container on it, while no supervisor runs: one died, and the next starts in a second.
+unguarded() {
+	[ -z "$(started run)" ] || return 0
+	for process in /proc/[0-9]*; do
+		if grep -qs '/intermission\.service$' "$process/cgroup" && [ "$process/root" -ef / ]; then
+			echo "${process#/proc/}"
+		fi
+	done 2>/dev/null
+}
+
+# It is waited for, since only a supervisor can end its server in order.
+left=10
+while [ $left -gt 0 ] && [ -n "$(unguarded)" ]; do
+	sleep 1
+	left=$((left - 1))
+done
+if [ $left -eq 0 ]; then
+	echo "A server works on without a supervisor, and none comes: $(unguarded | tr '\n' ' '). End it yourself, or install intermission again."
+fi
+
 trays=$(started tray)
 supervisors=$(started run)
 # Word by word: each is a number.
