@@ -24,45 +24,62 @@ started() {
 	done 2>/dev/null
 }
 
-# unguarded prints the ids of the processes that a service of ours holds, on this system and
-# not in a container on it, while no supervisor runs: one died, and the next starts in a second.
-unguarded() {
-	[ -z "$(started run)" ] || return 0
-	for process in /proc/[0-9]*; do
-		if grep -qs '/intermission\.service$' "$process/cgroup" && [ "$process/root" -ef / ]; then
+# kept prints the ids of the processes that a service of ours holds, on this system and not
+# in a container on it.
+kept() {
+	grep -ls '/intermission\.service$' /proc/[0-9]*/cgroup | while read -r file; do
+		process=${file%/cgroup}
+		if [ "$process/root" -ef / ]; then
 			echo "${process#/proc/}"
 		fi
-	done 2>/dev/null
+	done
 }
 
-# It is waited for, since only a supervisor can end its server in order.
-left=10
-while [ $left -gt 0 ] && [ -n "$(unguarded)" ]; do
-	sleep 1
-	left=$((left - 1))
-done
-if [ $left -eq 0 ]; then
-	echo "A server works on without a supervisor, and none comes: $(unguarded | tr '\n' ' '). End it yourself, or install intermission again."
-fi
-
-trays=$(started tray)
-supervisors=$(started run)
 # Word by word: each is a number.
-for pid in $trays $supervisors; do
+for pid in $(started tray); do
 	kill -TERM "$pid" 2>/dev/null || true
 done
-if [ -n "$supervisors" ]; then
-	echo "Intermission's supervisors are told to end: each suspends what is at work, and stops its server."
-	left=90 # seconds: a supervisor keeps its own deadline, which is shorter
-	while [ $left -gt 0 ] && [ -n "$(started run)" ]; do
-		sleep 1
-		left=$((left - 1))
+
+# Where a supervisor was killed, the next comes in a second, as long as the program is
+# there, and only a supervisor can end the server in order. So it's waited for, and told
+# too; but a second after it is seen, since who can't yet hear that would die of it.
+seen=$(started run)
+told=" "
+left=90     # seconds: a supervisor keeps its own deadline, which is shorter
+patience=10 # seconds for the next supervisor
+while :; do
+	supervisors=$(started run)
+	for pid in $supervisors; do
+		case "$told" in *" $pid "*) continue ;; esac
+		echo "$seen" | grep -qx "$pid" || continue
+		[ "$told" != " " ] || echo "Intermission's supervisors are told to end: each suspends what is at work, and stops its server."
+		told="$told$pid "
+		kill -TERM "$pid" 2>/dev/null || true
 	done
-	if [ $left -gt 0 ]; then
-		echo "They have ended. What was at work waits in the ledger of its user, for the next installation."
+	seen=$supervisors
+	if [ -n "$supervisors" ]; then
+		[ $left -gt 0 ] || break
+		left=$((left - 1))
+	elif [ -z "$(kept)" ] || [ $patience -eq 0 ]; then
+		break
 	else
-		echo "Not all have ended in 90 seconds: $(started run | tr '\n' ' ')"
+		patience=$((patience - 1))
 	fi
+	sleep 1
+done
+
+orphans=
+if [ -n "$supervisors" ]; then
+	echo "Not all have ended in 90 seconds: $(echo "$supervisors" | tr '\n' ' ')"
+else
+	orphans=$(kept | tr '\n' ' ')
+	if [ -n "$orphans" ]; then
+		echo "A server, or what it started, works on without a supervisor: ${orphans% }. End it yourself, or install Intermission again."
+	elif [ "$told" != " " ]; then
+		echo "They have ended. What was at work waits in the ledger of its user, for the next installation."
+	fi
+fi
+if [ "$told" != " " ] || [ -n "$orphans" ]; then
 	# Nobody's home is touched. systemctl disable removes the link when the unit is gone, too.
 	echo "Where a user has enabled the service, a link to its unit is left. It does no harm; that user removes it by: systemctl --user disable intermission"
 fi

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -136,5 +137,96 @@ func TestPackagesRemoval(t *testing.T) {
 	for _, p := range []process{status, foreign} {
 		_ = p.in.Close()
 		p.says(t, "let go")
+	}
+}
+
+// Where a supervisor died, the removal waits for the next, and tells that one too; what it
+// leaves without one it names. A service in a container isn't ours.
+func TestPackagesRemovalWithoutSupervisor(t *testing.T) {
+	for name, comes := range map[string]bool{"the next comes": true, "none comes": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			program, proc := filepath.Join(dir, "intermission"), filepath.Join(dir, "proc")
+			self, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			binary, err := os.ReadFile(self)
+			if err != nil {
+				t.Fatal(err)
+			}
+			script, err := os.ReadFile(filepath.Join(checkout(t), "packaging/linux/remove.sh"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.NewReplacer("program=/usr/bin/intermission", "program="+program, "/proc/", proc+"/").Replace(string(script))
+			for path, data := range map[string]string{program: string(binary), filepath.Join(dir, "remove.sh"): text} {
+				if err := write(path, []byte(data), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// shown puts p where the script looks, as what a unit holds.
+			shown := func(p process, root string) string {
+				entry := filepath.Join(dir, fmt.Sprint("new", p.Process.Pid))
+				if err := write(filepath.Join(entry, "cgroup"), []byte("0::/user.slice/app.slice/intermission.service\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				real := fmt.Sprintf("/proc/%d/", p.Process.Pid)
+				for link, to := range map[string]string{"exe": real + "exe", "cmdline": real + "cmdline", "root": root} {
+					if err := os.Symlink(to, filepath.Join(entry, link)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				path := filepath.Join(proc, fmt.Sprint(p.Process.Pid))
+				if err := os.Rename(entry, path); err != nil {
+					t.Fatal(err)
+				}
+				return path
+			}
+			if err := os.Mkdir(proc, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			server, contained := startStandIn(t, program, "serve"), startStandIn(t, program, "serve")
+			held := shown(server, "/")
+			shown(contained, dir)
+
+			removal := exec.Command(filepath.Join(dir, "remove.sh"), "remove")
+			out, err := removal.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := removal.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if comes {
+				next := startStandIn(t, program, "run")
+				// Who is never told would be waited for without an end.
+				defer time.AfterFunc(30*time.Second, func() { _ = next.Process.Kill() }).Stop()
+				entry := shown(next, "/")
+				next.says(t, "told")
+				// It stops its server, and ends.
+				for _, gone := range []string{held, entry} {
+					if err := os.RemoveAll(gone); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			said, err := io.ReadAll(out)
+			if err := errors.Join(err, removal.Wait()); err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("without a supervisor: %d. ", server.Process.Pid)
+			if comes {
+				want = "They have ended."
+			}
+			if !strings.Contains(string(said), want) || comes == strings.Contains(string(said), "without a supervisor") {
+				t.Errorf("it said:\n%s", said)
+			}
+			for _, p := range []process{server, contained} {
+				_ = p.in.Close()
+				p.says(t, "let go")
+			}
+		})
 	}
 }
