@@ -1,9 +1,14 @@
 package platform
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
+
+// ErrLoginFiles says that the login shell answers only where it reads no login files:
+// they end it, or start another program. What it says then is less than a login has.
+var ErrLoginFiles = errors.New("its login files keep it from answering")
 
 // managerVariables are the service manager's protocol with the one process that it
 // started, and what it says of that process. To a child they are wrong, or worse: one

@@ -7,6 +7,12 @@ import (
 	"strings"
 )
 
+// runningProgram is the file that the process executes, "" where that can't be told.
+func runningProgram(pid int) string {
+	path, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
+	return path
+}
+
 // recordedShell is the last field of the user's line in /etc/passwd (passwd(5)).
 // A user of a directory service is not in it; SHELL is set for those.
 func recordedShell(uid int) string {

@@ -38,37 +38,42 @@ var forQuestion = []string{"TERM=dumb", LoginAsking + "=1"}
 type loginForm struct {
 	options []string
 	zero    string // put before the shell's name as its own argument 0
+	input   bool   // the command is given on the standard input too
+	plain   bool   // not as at a login
 }
 
 func (f loginForm) String() string { return strings.Join(f.options, " ") }
 
 // loginForms are tried in order. Interactive comes first: many set PATH in
 // .bashrc or .zshrc only. Not every shell takes every option: csh knows a login
-// by its name alone.
+// by its name alone. A login file that executes another shell leaves the command to
+// none; but that one reads its input.
 var loginForms = []loginForm{
 	{options: []string{"-l", "-i", "-c"}},
 	{options: []string{"-l", "-c"}},
 	{options: []string{"-c"}, zero: "-"},
-	{options: []string{"-c"}},
+	{options: []string{"-l", "-c"}, input: true},
+	{options: []string{"-c"}, plain: true},
 }
 
 // LoginEnvironment asks the user's login shell for all that it exports, as
 // os.Environ has it: a service or a desktop launcher is started with little. given
 // is what the shell is started with itself; nil is our own environment. It takes at
 // most 5 s, whatever the start-up files do; nothing that was started for it stays
-// behind in its process group. Exported functions are left out.
+// behind in its process group. Exported functions are left out. With ErrLoginFiles,
+// and only then, there is an environment beside the error: that without login files.
 func LoginEnvironment(ctx context.Context, given []string) ([]string, error) {
 	if given == nil {
 		given = os.Environ()
 	}
 	env, err := askLogin(ctx, loginShell(given), given, loginBudget, loginFirstBudget)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask the login shell for its environment: %w", err)
+		return env, fmt.Errorf("cannot ask the login shell for its environment: %w", err)
 	}
 	return env, nil
 }
 
-// LoginPath is the PATH of LoginEnvironment.
+// LoginPath is the PATH of LoginEnvironment, with or without login files.
 func LoginPath(ctx context.Context) (string, error) {
 	given := os.Environ()
 	return loginPath(ctx, loginShell(given), given, loginBudget, loginFirstBudget)
@@ -76,7 +81,7 @@ func LoginPath(ctx context.Context) (string, error) {
 
 func loginPath(ctx context.Context, shell string, given []string, budget, first time.Duration) (string, error) {
 	env, err := askLogin(ctx, shell, given, budget, first)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrLoginFiles) {
 		return "", fmt.Errorf("cannot ask the login shell for PATH: %w", err)
 	}
 	return lookUp(env, "PATH"), nil
@@ -91,9 +96,14 @@ func askLogin(ctx context.Context, shell string, given []string, budget, first t
 		if i == 0 {
 			attempt, done = context.WithTimeout(ctx, first)
 		}
-		env, err := askShell(attempt, shell, form, given)
+		env, program, err := askShell(attempt, shell, form, given)
 		done()
-		if err == nil {
+		switch {
+		case err == nil && form.plain:
+			return env, withoutFiles(shell, given, errs)
+		case err == nil && form.input:
+			return askNext(ctx, program, shell, env), nil
+		case err == nil:
 			return env, nil
 		}
 		errs = append(errs, fmt.Errorf("%s %s: %w", shell, form, err))
@@ -102,6 +112,59 @@ func askLogin(ctx context.Context, shell string, given []string, budget, first t
 		}
 	}
 	return nil, errors.Join(errs...)
+}
+
+// askNext asks the program that a login file has put in the shell's place: as it is
+// started there it isn't interactive, which it is at a login. env is what it said so.
+func askNext(ctx context.Context, program, shell string, env []string) []string {
+	if behind, err := filepath.EvalSymlinks(shell); program == "" || err == nil && program == behind {
+		return env
+	}
+	for _, form := range loginForms {
+		if form.input || form.plain {
+			break
+		}
+		if more, _, err := askShell(ctx, program, form, env); err == nil {
+			return more
+		}
+	}
+	return env
+}
+
+// loginFiles are those that a shell reads at a login, in its own order; the first
+// ones only, since they read others. All other shells read .profile, as sh does.
+var loginFiles = map[string][]string{
+	"bash": {".bash_profile", ".bash_login", ".profile"},
+	"zsh":  {".zshenv", ".zprofile", ".zshrc", ".zlogin"},
+	"fish": {".config/fish/config.fish"},
+	"csh":  {".cshrc", ".login"},
+	"tcsh": {".tcshrc", ".cshrc", ".login"},
+}
+
+// withoutFiles is the error of a shell that has answered without login files only; errs
+// are of the other forms.
+func withoutFiles(shell string, given []string, errs []error) error {
+	if slices.ContainsFunc(errs, func(err error) bool { return !errors.Is(err, errEnded) }) {
+		return fmt.Errorf("%s: %w: %w", shell, ErrLoginFiles, errors.Join(errs...))
+	}
+	names, ok := loginFiles[filepath.Base(shell)]
+	if !ok {
+		names = []string{".profile"}
+	}
+	var files []string
+	for _, name := range names {
+		path := filepath.Join(lookUp(given, "HOME"), name)
+		if _, err := os.Stat(path); err == nil {
+			files = append(files, path)
+		}
+		if len(files) > 0 && filepath.Base(shell) == "bash" {
+			break // it reads the first one only
+		}
+	}
+	if len(files) == 0 {
+		files = []string{"/etc/profile"}
+	}
+	return fmt.Errorf("%s: %w: an exit, or the exec of another program, ends it (look in %s)", shell, ErrLoginFiles, strings.Join(files, ", "))
 }
 
 // loginQuestion is what the shell runs: one command, whose quoting is the same in
@@ -115,17 +178,28 @@ func loginQuestion(nonce string) string {
 		`/usr/bin/env -0 2>/dev/null || env -0 2>/dev/null || env; printf %%s:%%s:end: intermission %[1]s; [ $copy -lt 3 ] || sleep 0.1 2>/dev/null; done'`, nonce)
 }
 
-// askShell runs the shell once. It ends with the answer, with the shell's output, or with ctx.
-func askShell(ctx context.Context, shell string, form loginForm, given []string) ([]string, error) {
+// askShell runs the shell once. It ends with the answer, with the shell's output, or with
+// ctx. program is what has answered to a form with input, if that can be told.
+func askShell(ctx context.Context, shell string, form loginForm, given []string) (env []string, program string, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer func() { _ = r.Close() }()
 	nonce := rand.Text()
-	cmd := exec.Command(shell, append(slices.Clone(form.options), loginQuestion(nonce))...)
+	question := loginQuestion(nonce)
+	cmd := exec.Command(shell, append(slices.Clone(form.options), question)...)
 	cmd.Args[0] = form.zero + cmd.Args[0]
 	cmd.Stdout = w
+	if form.input {
+		in, err := inputOf(question + "\n")
+		if err != nil {
+			_ = w.Close()
+			return nil, "", err
+		}
+		defer func() { _ = in.Close() }()
+		cmd.Stdin = in
+	}
 	if info, err := os.Stat(lookUp(given, "HOME")); err == nil && info.IsDir() {
 		cmd.Dir = lookUp(given, "HOME") // where a login begins: some set variables by the directory
 	}
@@ -135,19 +209,39 @@ func askShell(ctx context.Context, shell string, form loginForm, given []string)
 	err = cmd.Start()
 	_ = w.Close()
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
-	env, err := readEnvironment(r, nonce)
+	env, err = readEnvironment(r, nonce)
 	stop()
+	if form.input {
+		program = runningProgram(cmd.Process.Pid) // it still prints copies of its answer
+	}
 	// It is not reaped yet, so that the group's number is still its own.
 	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 	_ = cmd.Wait()
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, errors.New("no answer in time")
+		return nil, "", errors.New("no answer in time")
 	}
-	return env, err
+	return env, program, err
 }
+
+// inputOf is a pipe that holds a short text, and then ends.
+func inputOf(text string) (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.WriteString(text)
+	if err = errors.Join(err, w.Close()); err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// errEnded is a shell's end before it has run the question.
+var errEnded = errors.New("it ended without an answer")
 
 // readEnvironment reads until two copies of the answer are the same.
 func readEnvironment(r *os.File, nonce string) ([]string, error) {
@@ -178,7 +272,7 @@ func readEnvironment(r *os.File, nonce string) ([]string, error) {
 		case err != nil && len(copies) > 0:
 			return nil, errors.New("something prints into its answer")
 		case err != nil:
-			return nil, errors.New("it ended without an answer")
+			return nil, errEnded
 		case read > loginOutputMax:
 			return nil, errors.New("it prints without end")
 		}

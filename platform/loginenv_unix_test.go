@@ -4,6 +4,7 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -244,6 +245,73 @@ func TestLoginEnvironmentOfRealShells(t *testing.T) {
 				if strings.Contains(entry, "noise") || strings.HasPrefix(entry, "BASH_FUNC") {
 					t.Errorf("got %q", entry)
 				}
+			}
+		})
+	}
+}
+
+// TestLoginFilesThatEndTheShell has login files that end the shell, or put another one
+// in its place, before what they export.
+func TestLoginFilesThatEndTheShell(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, shell string
+		other       string // the shell that is put in its place
+		files       map[string]string
+		path        string // how PATH begins
+		fault       string // the file that is named
+	}{
+		{name: "exit", shell: "bash", files: map[string]string{".bash_profile": "exit 0\nPATH=/from/startup:$PATH\n"}, fault: "/.bash_profile)"},
+		{name: "exec of what is no shell", shell: "bash", files: map[string]string{".profile": "exec true\nPATH=/from/startup:$PATH\n"}, fault: "/.profile)"},
+		{name: "exit of dash", shell: "dash", files: map[string]string{".profile": "exit 0\n"}, fault: "/.profile)"},
+		{name: "exit of zsh", shell: "zsh", files: map[string]string{".zprofile": "exit\n"}, fault: "/.zprofile)"},
+		{name: "exec fish", shell: "bash", other: "fish", files: map[string]string{
+			".bash_profile":            "export BEFORE=1\nexec fish\n",
+			".config/fish/config.fish": "if status is-interactive\nset -gx PATH /from/fish $PATH\nend\n",
+		}, path: "/from/fish:"},
+		{name: "exec zsh", shell: "bash", other: "zsh", files: map[string]string{
+			".bash_profile": "export BEFORE=1\nexec zsh -l\n", ".zshrc": "PATH=/from/zsh:$PATH\n",
+		}, path: "/from/zsh:"},
+		{name: "exec where it is not asked", shell: "bash", files: map[string]string{
+			".bash_profile": "[ -n \"$" + LoginAsking + "\" ] || exec true\nexport BEFORE=1\nPATH=/from/startup:$PATH\n",
+		}, path: "/from/startup:"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var program string
+			for _, shell := range []string{tt.other, tt.shell} {
+				if shell == "" {
+					continue
+				}
+				path, err := exec.LookPath(shell)
+				if err != nil && slices.Contains(promised, shell) && os.Getenv("CI") != "" {
+					t.Fatal(err)
+				}
+				if err != nil {
+					t.Skip(err)
+				}
+				program = path
+			}
+			home := t.TempDir()
+			for name, text := range tt.files {
+				must(t, os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o700))
+				must(t, os.WriteFile(filepath.Join(home, name), []byte(text), 0o600))
+			}
+			given := []string{
+				"HOME=" + home, "PATH=" + os.Getenv("PATH"),
+				"XDG_CONFIG_HOME=" + home + "/.config", "XDG_DATA_HOME=" + home, "XDG_CACHE_HOME=" + home,
+			}
+			env, err := askLogin(t.Context(), program, given, patience, patience)
+			checkError(t, err, tt.fault)
+			if errors.Is(err, ErrLoginFiles) != (tt.fault != "") {
+				t.Errorf("the error is %v", err)
+			}
+			path := lookUp(env, "PATH")
+			if tt.fault != "" && path != os.Getenv("PATH") || !strings.HasPrefix(path, tt.path) {
+				t.Errorf("PATH is %q", path)
+			}
+			if got := lookUp(env, "BEFORE"); tt.fault == "" && got != "1" {
+				t.Errorf("BEFORE is %q", got)
 			}
 		})
 	}

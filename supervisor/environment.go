@@ -37,10 +37,15 @@ type ServerEnvironment struct {
 	Variables []Variable `json:"variables"` // by name, each once
 
 	// LoginFault says why the login shell could not be asked; what it said at
-	// LoginAt counts instead, if that isn't zero. Both are empty where it isn't asked.
+	// LoginAt counts instead, if that isn't zero, else with LoginPlain what it says
+	// without its login files. All are empty where it isn't asked.
 	LoginFault error     `json:"-"`
 	LoginAt    time.Time `json:"loginAt,omitzero"`
-	KeptFault  error     `json:"-"` // what is wrong in the kept file, by line; its other lines count
+	LoginPlain bool      `json:"-"`
+	// Unsupervised says that no supervisor has run that is known of: what is of our
+	// own process is of the asking one, and a service is given something else.
+	Unsupervised bool  `json:"-"`
+	KeptFault    error `json:"-"` // what is wrong in the kept file, by line; its other lines count
 }
 
 // Environ gives the variables as os.Environ does.
@@ -66,22 +71,25 @@ type EnvironmentOptions struct {
 // would make it. It asks the login shell, for at most 5 s.
 func Environment(ctx context.Context, o EnvironmentOptions) ServerEnvironment {
 	memory := recallEnvironment(o.Paths.State)
+	unsupervised := false
 	if o.Process == nil {
 		if o.Process = memory.Process; o.Process == nil {
-			o.Process = os.Environ()
+			o.Process, unsupervised = os.Environ(), true
 		}
 	}
 	var said loginAnswer
 	if o.Login {
 		said = askWithin(ctx, platform.LoginEnvironment, o.Process, memory)
 	}
-	return makeEnvironment(o, said)
+	e := makeEnvironment(o, said)
+	e.Unsupervised = unsupervised
+	return e
 }
 
 // makeEnvironment puts together what the origins give.
 func makeEnvironment(o EnvironmentOptions, said loginAnswer) ServerEnvironment {
 	kept, fault := loadKept(keptFile(o.Paths))
-	e := ServerEnvironment{LoginFault: said.fault, LoginAt: said.at, KeptFault: fault}
+	e := ServerEnvironment{LoginFault: said.fault, LoginAt: said.at, LoginPlain: said.plain, KeptFault: fault}
 	m := merged{}
 	m.add(FromProcess, slices.DeleteFunc(slices.Clone(o.Process), func(entry string) bool {
 		name, _, ok := strings.Cut(entry, "=")

@@ -108,7 +108,10 @@ func keepProxies(ctx context.Context, paths platform.Paths, environ []string, as
 		name, _, _ := strings.Cut(entry, "=")
 		return isProxy(name)
 	})
-	login := askWithin(ctx, ask, without, environmentMemory{}).env
+	var login []string
+	if said := askWithin(ctx, ask, without, environmentMemory{}); said.fault == nil {
+		login = said.env
+	}
 	path := keptFile(paths)
 	text, err := readKept(path)
 	if err != nil {

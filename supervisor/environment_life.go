@@ -160,8 +160,11 @@ func (s *supervisor) settleEnvironment(ctx context.Context, r record) {
 func (e *environment) note(s *supervisor, made ServerEnvironment, said loginAnswer) {
 	if err := made.LoginFault; err != nil && (e.last.LoginFault == nil || e.last.LoginFault.Error() != err.Error()) {
 		instead := "what we were given"
-		if !made.LoginAt.IsZero() {
+		switch {
+		case !made.LoginAt.IsZero():
 			instead = "its answer of " + made.LoginAt.Format("2006-01-02 15:04")
+		case made.LoginPlain:
+			instead = "its answer without login files"
 		}
 		s.Log.Warn("the login shell's environment can't be had", "counts instead", instead, "error", err)
 	}

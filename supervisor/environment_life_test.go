@@ -175,3 +175,22 @@ func TestAFailingShellIsSaidAndWhatItSaidBeforeCounts(t *testing.T) {
 		t.Errorf("it was said %d times:\n%s", n, &log)
 	}
 }
+
+// What a shell says without its login files is used, said, and not kept as its answer.
+func TestAnAnswerWithoutLoginFilesIsNotKept(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	shell := &saying{says: []string{"XDG_DATA_HOME=" + b.dir + "/a"}, fault: platform.ErrLoginFiles}
+	b.o.LoginEnvironment, b.o.askLogin = true, shell.ask
+	var log bytes.Buffer
+	b.o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	b.start()
+	b.database("a")
+	b.stop()
+	if !strings.Contains(log.String(), "its answer without login files") {
+		t.Errorf("it is not said:\n%s", &log)
+	}
+	if m := recallEnvironment(b.o.Paths.State); m.LoginAt != 0 || m.Login != nil {
+		t.Errorf("kept: %+v", m)
+	}
+}

@@ -21,6 +21,7 @@ type loginAnswer struct {
 	env   []string
 	at    time.Time // zero: it never said anything
 	fault error
+	plain bool // with a fault, and none of another time: env is what it says without its login files
 }
 
 // askWithin asks, and falls back on what is remembered.
@@ -32,8 +33,11 @@ func askWithin(ctx context.Context, ask askLogin, given []string, memory environ
 		return loginAnswer{env: env, at: time.Now()}
 	}
 	said := loginAnswer{fault: err}
-	if memory.LoginAt > 0 {
+	switch {
+	case memory.LoginAt > 0:
 		said.env, said.at = memory.Login, time.UnixMilli(memory.LoginAt)
+	case errors.Is(err, platform.ErrLoginFiles):
+		said.env, said.plain = env, true
 	}
 	return said
 }

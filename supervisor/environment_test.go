@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -193,6 +194,16 @@ func TestWhatTheShellSaidBeforeCountsWhenItFails(t *testing.T) {
 		t.Errorf("got %+v", said)
 	}
 	if said := askWithin(t.Context(), fails, nil, environmentMemory{}); said.fault == nil || !said.at.IsZero() {
+		t.Errorf("got %+v", said)
+	}
+	// What a shell says without its login files counts where it has never said more.
+	plain := func(context.Context, []string) ([]string, error) {
+		return []string{"PATH=/plain"}, fmt.Errorf("bash: %w", platform.ErrLoginFiles)
+	}
+	if said := askWithin(t.Context(), plain, nil, memory); said.fault == nil || said.plain || !said.at.Equal(at) || said.env[0] != "PATH=/before" {
+		t.Errorf("got %+v", said)
+	}
+	if said := askWithin(t.Context(), plain, nil, environmentMemory{}); said.fault == nil || !said.plain || !said.at.IsZero() || len(said.env) != 1 {
 		t.Errorf("got %+v", said)
 	}
 	dir := t.TempDir()
