@@ -78,15 +78,28 @@ func (p *patient) checkPath(context.Context) Check {
 		}
 		if env.LoginFault != nil {
 			detail := fmt.Sprintf("the login shell doesn't tell its PATH: %v", env.LoginFault)
-			if !env.LoginAt.IsZero() {
+			switch {
+			case v.Origin == supervisor.FromConfig:
+				detail = fmt.Sprintf("%s (%s); the login shell doesn't tell the other variables: %v", v.Value, from(env, v.Origin), env.LoginFault)
+			case !env.LoginAt.IsZero():
 				detail += "; what it said at " + env.LoginAt.Local().Format(time.DateTime) + " counts"
+			case env.LoginPlain:
+				detail += "; what it says without them counts"
+			}
+			if errors.Is(env.LoginFault, platform.ErrLoginFiles) {
+				return warning("let that file leave out the exit or exec where "+platform.LoginAsking+" is set; or, where another shell is the one you use, make it the login shell: chsh", "%s", detail)
 			}
 			return warning("start your login shell by hand, and mend what it waits for", "%s", detail)
 		}
-		if c, other := p.checkRunning([]supervisor.Variable{v}); other {
+		if c, other := p.checkRunning(env, []supervisor.Variable{v}); other {
 			return c
 		}
-		return ok("%s (%s)", v.Value, from(v.Origin))
+		if env.Unsupervised && p.service != nil {
+			if s, err := p.service(); err != nil || !s.Installed {
+				return ok("%s (%s); a service asks the login shell too: what it will have isn't known until one is installed and started", v.Value, from(env, v.Origin))
+			}
+		}
+		return ok("%s (%s)", v.Value, from(env, v.Origin))
 	}
 	return warning("name the program with its directory: [server] command in "+p.paths.ConfigFile, "none is set")
 }
@@ -105,17 +118,17 @@ func (p *patient) checkProxies(context.Context) Check {
 			continue
 		}
 		proxies = append(proxies, v)
-		found = append(found, fmt.Sprintf("%s (%s)", v.Name, from(v.Origin)))
+		found = append(found, fmt.Sprintf("%s (%s)", v.Name, from(env, v.Origin)))
 		if name := strings.ToLower(v.Name); strings.HasSuffix(name, "_proxy") && name != "no_proxy" {
 			if u, err := url.Parse(v.Value); strings.Contains(v.Value, "://") && (err != nil || u.Host == "") {
-				return warning(fmt.Sprintf("correct %s, which is %s: it is like http://proxy:3128", v.Name, from(v.Origin)), "%s, %s, is no address of a proxy", v.Name, from(v.Origin))
+				return warning(fmt.Sprintf("correct %s, which is %s: it is like http://proxy:3128", v.Name, from(env, v.Origin)), "%s, %s, is no address of a proxy", v.Name, from(env, v.Origin))
 			}
 		}
 	}
 	if env.KeptFault != nil {
 		return warning("correct the file environment beside "+p.paths.ConfigFile, "%s", withoutValues(env.KeptFault.Error()))
 	}
-	if c, other := p.checkRunning(proxies); other {
+	if c, other := p.checkRunning(env, proxies); other {
 		return c
 	}
 	if len(found) == 0 {
@@ -124,15 +137,26 @@ func (p *patient) checkProxies(context.Context) Check {
 	return ok("%s", strings.Join(found, ", "))
 }
 
-// from says in words where a variable came from.
-func from(o supervisor.Origin) string {
+// from says in words where a variable of the environment came from.
+func from(env supervisor.ServerEnvironment, o supervisor.Origin) string {
+	own, login := "the supervisor's own environment", "the login shell"
+	if env.Unsupervised {
+		own = "the environment of this command, since no supervisor has run yet"
+	}
+	switch {
+	case env.LoginFault == nil:
+	case !env.LoginAt.IsZero():
+		login = "what the login shell said at " + env.LoginAt.Local().Format(time.DateTime)
+	case env.LoginPlain:
+		login = "the login shell without its login files"
+	}
 	switch o {
 	case supervisor.FromProcess:
-		return "from the supervisor's own environment"
+		return "from " + own
 	case supervisor.FromBoth:
-		return "from the login shell and the supervisor's own environment"
+		return "from " + login + " and " + own
 	case supervisor.FromLoginShell:
-		return "from the login shell"
+		return "from " + login
 	case supervisor.FromKept:
 		return "from the file environment beside config.toml"
 	case supervisor.FromConfig:
@@ -145,7 +169,7 @@ func from(o supervisor.Origin) string {
 
 // checkRunning compares variables, as a server that is started now would have them,
 // with those that the running one was started with. Values are compared and not told.
-func (p *patient) checkRunning(now []supervisor.Variable) (c Check, other bool) {
+func (p *patient) checkRunning(env supervisor.ServerEnvironment, now []supervisor.Variable) (c Check, other bool) {
 	if p.status == nil {
 		return Check{}, false
 	}
@@ -160,7 +184,7 @@ func (p *patient) checkRunning(now []supervisor.Variable) (c Check, other bool) 
 	var names []string
 	for _, v := range now {
 		if !slices.Contains(environ, v.Name+"="+v.Value) {
-			names = append(names, fmt.Sprintf("%s (%s)", v.Name, from(v.Origin)))
+			names = append(names, fmt.Sprintf("%s (%s)", v.Name, from(env, v.Origin)))
 		}
 	}
 	if len(names) == 0 {

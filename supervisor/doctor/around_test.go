@@ -180,6 +180,37 @@ func TestPath(t *testing.T) {
 	if c := p.checkPath(t.Context()); c.State != Warning || !strings.Contains(c.Detail, "no answer in time; what it said at") {
 		t.Errorf("%+v", c)
 	}
+	env.LoginFault = fmt.Errorf("bash: %w", platform.ErrLoginFiles)
+	if c := p.checkPath(t.Context()); c.State != Warning || !strings.Contains(c.Detail, "; what it said at") || !strings.Contains(c.Act, platform.LoginAsking) {
+		t.Errorf("%+v", c)
+	}
+	env.LoginAt, env.LoginPlain = time.Time{}, true
+	if c := p.checkPath(t.Context()); c.State != Warning || !strings.Contains(c.Detail, "without them") || from(env, supervisor.FromLoginShell) != "from the login shell without its login files" {
+		t.Errorf("%+v", c)
+	}
+	env.Variables[0].Origin = supervisor.FromConfig
+	if c := p.checkPath(t.Context()); c.State != Warning || !strings.Contains(c.Detail, "/usr/bin (from config.toml); the login shell doesn't tell the other variables") {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Before any supervisor has run, nothing is said to be its environment.
+func TestPathBeforeAService(t *testing.T) {
+	t.Parallel()
+	h := newHome(t)
+	h.o.Process = nil
+	p := newPatient(t.Context(), h.o)
+	p.service = func() (platform.ServiceStatus, error) { return platform.ServiceStatus{}, platform.ErrNotInstalled }
+	if c := p.checkPath(t.Context()); c.State != OK || !strings.Contains(c.Detail, "no supervisor has run yet") || !strings.Contains(c.Detail, "isn't known until") {
+		t.Errorf("%+v", c)
+	}
+	must(t, os.MkdirAll(h.paths.State, 0o700))
+	must(t, os.WriteFile(filepath.Join(h.paths.State, "environment.json"), []byte(`{"process":["PATH=/given"]}`), 0o600))
+	p = newPatient(t.Context(), h.o)
+	p.service = func() (platform.ServiceStatus, error) { return platform.ServiceStatus{}, platform.ErrNotInstalled }
+	if c := p.checkPath(t.Context()); c.State != OK || c.Detail != "/given (from the supervisor's own environment)" {
+		t.Errorf("%+v", c)
+	}
 }
 
 func TestPort(t *testing.T) {

@@ -112,7 +112,7 @@ func TestRunningEnvironment(t *testing.T) {
 	if c := p.checkPath(t.Context()); c.State != OK {
 		t.Errorf("%+v", c)
 	}
-	if _, other := p.checkRunning([]supervisor.Variable{had}); other {
+	if _, other := p.checkRunning(supervisor.ServerEnvironment{}, []supervisor.Variable{had}); other {
 		t.Errorf("%s is missed, and it has it", had.Name)
 	}
 }
