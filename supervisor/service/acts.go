@@ -134,7 +134,26 @@ func (b Background) keepProxies(ctx context.Context, report *platform.ServiceRep
 		report.Next = append(report.Next, fmt.Sprintf("The proxies of this shell are not kept for the server (%v); set them in %s, as [server] environment.", err, b.Paths.ConfigFile))
 	case len(kept) > 0:
 		report.Done = append(report.Done, fmt.Sprintf("Kept for the server, since your login shell doesn't set it: %s (in %s).", strings.Join(kept, ", "), filepath.Join(filepath.Dir(b.Paths.ConfigFile), "environment")))
+		if b.serverLacks(ctx, kept) {
+			report.Next = append(report.Next, "The server that runs was started without them; to start it again with them (sessions at work then wait for consent): intermission restart")
+		}
 	}
+}
+
+// serverLacks tells whether a server runs that was started without these variables of
+// this shell, as far as can be told.
+func (b Background) serverLacks(ctx context.Context, names []string) bool {
+	client := control.Dial(b.Paths.LiveSocket())
+	defer client.Close()
+	st, err := client.Status(ctx)
+	if err != nil || st.Server.State != "running" || st.Server.PID <= 1 {
+		return false
+	}
+	environ, err := platform.ProcessEnvironment(st.Server.PID)
+	if err != nil || len(environ) == 0 {
+		return true // another system: it is said once too often
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(environ, name+"="+os.Getenv(name)) })
 }
 
 // Restart replaces the supervisor, and starts the service when none runs: the server
