@@ -94,14 +94,24 @@ func (p *patient) checkPath(context.Context) Check {
 		if c, other := p.checkRunning(env, []supervisor.Variable{v}); other {
 			return c
 		}
-		if env.Unsupervised && p.service != nil {
-			if s, err := p.service(); err != nil || !s.Installed {
-				return ok("%s (%s); a service asks the login shell too: what it will have isn't known until one is installed and started", v.Value, from(env, v.Origin))
-			}
-		}
-		return ok("%s (%s)", v.Value, from(env, v.Origin))
+		return ok("%s (%s)%s", v.Value, from(env, v.Origin), p.untilService())
 	}
 	return warning("name the program with its directory: [server] command in "+p.paths.ConfigFile, "none is set")
+}
+
+// untilService says, while neither a service nor a supervisor is there, what is not
+// known of the environment yet.
+func (p *patient) untilService() string {
+	if p.service == nil || p.status == nil {
+		return ""
+	}
+	if s, err := p.service(); err == nil && s.Installed {
+		return ""
+	}
+	if _, err := p.status(); err == nil {
+		return ""
+	}
+	return "; a service asks the login shell too: what it will have isn't known until one is installed and started"
 }
 
 // proxyNames are the variables by which programs are told of a proxy, in lower case.
@@ -132,9 +142,9 @@ func (p *patient) checkProxies(context.Context) Check {
 		return c
 	}
 	if len(found) == 0 {
-		return ok("none are set")
+		return ok("none are set%s", p.untilService())
 	}
-	return ok("%s", strings.Join(found, ", "))
+	return ok("%s%s", strings.Join(found, ", "), p.untilService())
 }
 
 // from says in words where a variable of the environment came from.

@@ -208,8 +208,12 @@ func TestPathBeforeAService(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(h.paths.State, "environment.json"), []byte(`{"process":["PATH=/given"]}`), 0o600))
 	p = newPatient(t.Context(), h.o)
 	p.service = func() (platform.ServiceStatus, error) { return platform.ServiceStatus{}, platform.ErrNotInstalled }
-	if c := p.checkPath(t.Context()); c.State != OK || c.Detail != "/given (from the supervisor's own environment)" {
+	if c := p.checkPath(t.Context()); c.State != OK || !strings.HasPrefix(c.Detail, "/given (from the supervisor's own environment); a service asks") {
 		t.Errorf("%+v", c)
+	}
+	p.service = func() (platform.ServiceStatus, error) { return platform.ServiceStatus{Installed: true}, nil }
+	if got := p.untilService(); got != "" {
+		t.Error(got)
 	}
 }
 
