@@ -19,8 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The budget of LoginEnvironment. The first form gets a part of it only, so that a
-// start-up file for interactive shells that hangs leaves time for the next form.
+// The budget of LoginEnvironment. The first two forms get a part of it only, so that a
+// start-up file for interactive shells that hangs leaves time for the next ones.
 const (
 	loginBudget      = 5 * time.Second
 	loginFirstBudget = 3 * time.Second
@@ -47,9 +47,10 @@ func (f loginForm) String() string { return strings.Join(f.options, " ") }
 // loginForms are tried in order. Interactive comes first: many set PATH in
 // .bashrc or .zshrc only. Not every shell takes every option: csh knows a login
 // by its name alone. A login file that executes another shell leaves the command to
-// none; but that one reads its input.
+// none; but that one reads its input. Forms with input are for a shell that has ended.
 var loginForms = []loginForm{
 	{options: []string{"-l", "-i", "-c"}},
+	{options: []string{"-l", "-i", "-c"}, input: true},
 	{options: []string{"-l", "-c"}},
 	{options: []string{"-c"}, zero: "-"},
 	{options: []string{"-l", "-c"}, input: true},
@@ -92,8 +93,11 @@ func askLogin(ctx context.Context, shell string, given []string, budget, first t
 	defer cancel()
 	var errs []error
 	for i, form := range loginForms {
+		if form.input && !errors.Is(errs[len(errs)-1], errEnded) {
+			continue // what hangs would take the time of the others
+		}
 		attempt, done := ctx, context.CancelFunc(func() {})
-		if i == 0 {
+		if i <= 1 {
 			attempt, done = context.WithTimeout(ctx, first)
 		}
 		env, program, err := askShell(attempt, shell, form, given)
@@ -122,7 +126,7 @@ func askNext(ctx context.Context, program, shell string, env []string) []string 
 	}
 	for _, form := range loginForms {
 		if form.input || form.plain {
-			break
+			continue
 		}
 		if more, _, err := askShell(ctx, program, form, env); err == nil {
 			return more

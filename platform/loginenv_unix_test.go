@@ -269,6 +269,11 @@ func TestLoginFilesThatEndTheShell(t *testing.T) {
 			".bash_profile":            "export BEFORE=1\nexec fish\n",
 			".config/fish/config.fish": "if status is-interactive\nset -gx PATH /from/fish $PATH\nend\n",
 		}, path: "/from/fish:"},
+		{name: "exec fish where interactive", shell: "bash", other: "fish", files: map[string]string{
+			".bash_profile":            "export BEFORE=1\n. ~/.bashrc\n",
+			".bashrc":                  "case $- in *i*) exec fish ;; esac\n",
+			".config/fish/config.fish": "set -gx PATH /from/fish $PATH\n",
+		}, path: "/from/fish:"},
 		{name: "exec zsh", shell: "bash", other: "zsh", files: map[string]string{
 			".bash_profile": "export BEFORE=1\nexec zsh -l\n", ".zshrc": "PATH=/from/zsh:$PATH\n",
 		}, path: "/from/zsh:"},
