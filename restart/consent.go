@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"intermission/restart/faultpoint"
 )
 
 // Ticket is a consent that was counted: the right to deliver once.
@@ -180,7 +182,7 @@ func (l *Ledger) Delivering(ctx context.Context, ticket Ticket) error {
 
 // Delivered records that the server has accepted it. ErrNotPending when that is decided already.
 func (l *Ledger) Delivered(ctx context.Context, ticket Ticket, how string) error {
-	return l.step(ctx, ticket, func(t *tx, s *session) error {
+	err := l.step(ctx, ticket, func(t *tx, s *session) error {
 		inc, err := t.running()
 		if err != nil {
 			return err
@@ -193,6 +195,8 @@ func (l *Ledger) Delivered(ctx context.Context, ticket Ticket, how string) error
 		s.Claimed, s.Ours, s.Incarnation = since, true, inc.ID
 		return nil
 	}, phaseResuming)
+	faultpoint.At(faultpoint.ConsentDelivered)
+	return err
 }
 
 // ResumedFrom gives the suspension (Unix ms) that the session's execution continues
@@ -252,12 +256,14 @@ func (l *Ledger) Idle(ctx context.Context, ticket Ticket) error {
 // PutBack makes the suspension pending again, the very same one: surely nothing
 // was executed. mark is the session's mark now, "" when it isn't known.
 func (l *Ledger) PutBack(ctx context.Context, ticket Ticket, reason, mark string) error {
-	return l.step(ctx, ticket, func(t *tx, s *session) error {
+	err := l.step(ctx, ticket, func(t *tx, s *session) error {
 		if mark != "" {
 			s.Mark = mark
 		}
 		return t.putBack(s, reason)
 	}, phaseQueued, phaseResuming)
+	faultpoint.At(faultpoint.ConsentPutBack)
+	return err
 }
 
 func (t *tx) putBack(s *session, reason string) error {
@@ -286,12 +292,14 @@ func (t *tx) uncover(s *session, reason string) error {
 // Unknown makes the suspension wait for a new consent under a new time, so that
 // an old click means nothing: whether it was delivered can't be known.
 func (l *Ledger) Unknown(ctx context.Context, ticket Ticket, reason, mark string) error {
-	return l.step(ctx, ticket, func(t *tx, s *session) error {
+	err := l.step(ctx, ticket, func(t *tx, s *session) error {
 		if mark != "" {
 			s.Mark = mark
 		}
 		return t.unknown(s, reason)
 	}, phaseResuming)
+	faultpoint.At(faultpoint.ConsentUnknown)
+	return err
 }
 
 func (t *tx) unknown(s *session, reason string) error {
@@ -345,6 +353,7 @@ func (l *Ledger) Dismiss(ctx context.Context, id string, at int64) (int, error) 
 		n = len(list)
 		return t.save(list...)
 	})
+	faultpoint.At(faultpoint.DismissDone)
 	return n, err
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"intermission/restart/faultpoint"
 )
 
 // finding is what stands against a consent; the zero value is nothing.
@@ -157,9 +159,15 @@ func (d *delivery) attempt() (result Result, executes bool) {
 	if err := l.Delivering(ctx, d.ticket); err != nil {
 		return d.answer(VerdictRefused, "it was not sent: %v", err), false
 	}
+	faultpoint.At(faultpoint.ConsentIntent)
 	sent := make(chan error, 1)
 	// Deliver may return only when the execution has settled: this goroutine outlives the attempt.
-	d.resumer.wg.Go(func() { sent <- d.up.Deliver(ctx, d.ticket.Delivery) })
+	d.resumer.wg.Go(func() {
+		faultpoint.At(faultpoint.ConsentSent)
+		err := d.up.Deliver(ctx, d.ticket.Delivery)
+		faultpoint.At(faultpoint.ConsentAnswered)
+		sent <- err
+	})
 	look := time.NewTicker(d.resumer.config.Settle)
 	defer look.Stop()
 	for {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"intermission/restart/faultpoint"
 )
 
 // parkAttempts bounds how often a database that changes under us is swept again.
@@ -48,17 +50,21 @@ func (l *Ledger) Park(ctx context.Context, db Database, opts ParkOptions) (Parke
 	}
 	var done Parked
 	err := l.takeOut(ctx, db, opts, &done)
+	faultpoint.At(faultpoint.ParkCleared)
 	if err == nil && opts.Cleared != nil {
 		opts.Cleared()
 	}
+	faultpoint.At(faultpoint.ParkReleased)
 	// Also when it could not be cleared, and when time is up: what was taken in must be seen.
 	err = errors.Join(err, l.digest(context.WithoutCancel(ctx), &done))
+	faultpoint.At(faultpoint.ParkDigested)
 	if err == nil {
 		opts.Database, err = l.end(ctx, db, opts, &done)
 	}
 	if err != nil {
 		return done, fmt.Errorf("cannot park: %w", err)
 	}
+	faultpoint.At(faultpoint.ParkEnded)
 	if err := l.mark(ctx, db, opts.Database); err != nil {
 		done.Warnings = append(done.Warnings, err)
 	}
@@ -76,12 +82,14 @@ func (l *Ledger) Park(ctx context.Context, db Database, opts ParkOptions) (Parke
 func (l *Ledger) takeOut(ctx context.Context, db Database, opts ParkOptions, done *Parked) error {
 	for attempt := 1; ; attempt++ {
 		sweep, err := db.Sweep(ctx)
+		faultpoint.At(faultpoint.ParkSwept)
 		if err != nil || len(sweep.Claims)+len(sweep.Jobs) == 0 {
 			return err
 		}
 		if err := l.takeIn(ctx, sweep, opts); err != nil {
 			return err
 		}
+		faultpoint.At(faultpoint.ParkTakenIn)
 		done.Claims, done.Jobs = len(sweep.Claims), len(sweep.Jobs)
 		if err = db.Clear(ctx, sweep); !errors.Is(err, ErrChanged) || attempt == parkAttempts {
 			return err

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"intermission/restart/faultpoint"
 )
 
 // Verdict is what came of a consent.
@@ -168,6 +170,7 @@ func (r *Resumer) Resume(ctx context.Context, id string, at int64) (Result, erro
 	if result, err := r.check(ctx, up, s); err != nil || result.Verdict != "" {
 		return result, err
 	}
+	faultpoint.At(faultpoint.ConsentChecked)
 	return r.consume(ctx, up, s)
 }
 
@@ -214,6 +217,7 @@ func (r *Resumer) consume(ctx context.Context, up *serverUp, s Suspension) (Resu
 	case err != nil:
 		return Result{}, err
 	}
+	faultpoint.At(faultpoint.ConsentConsumed)
 	if ticket.Text != "" && r.config.Text != "" {
 		ticket.Text = r.config.Text + "\n\n" + ticket.Text
 	}

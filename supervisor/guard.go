@@ -10,6 +10,7 @@ import (
 
 	"intermission/platform"
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/opencode"
 )
 
@@ -57,6 +58,7 @@ func (s *supervisor) parkAtLock(g *guard) error {
 		if err != nil {
 			return fmt.Errorf("cannot wait for the server's lock: %w", err)
 		}
+		faultpoint.At(faultpoint.StartGuard)
 		r := *g.record.Load()
 		if lock == nil {
 			s.Log.Warn("another server took the lock first; parking before it sweeps")
@@ -237,6 +239,7 @@ func (s *supervisor) guardUnattended() bool {
 		if err != nil {
 			return false
 		}
+		faultpoint.At(faultpoint.StartGuard)
 		s.mu.Lock()
 		attended := s.current != nil && !s.current.ended()
 		s.mu.Unlock()

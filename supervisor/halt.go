@@ -13,6 +13,7 @@ import (
 
 	"intermission/platform"
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/opencode"
 )
 
@@ -31,6 +32,7 @@ func (s *supervisor) halt() Input {
 	if c == nil {
 		return s.haltUnattended()
 	}
+	faultpoint.At(faultpoint.StopAsked)
 	limit := s.stopLimit()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), limit)
 	defer cancel()
@@ -42,11 +44,13 @@ func (s *supervisor) halt() Input {
 		c.guard.stopping.Store(false)
 		return s.notStopped(err)
 	}
+	faultpoint.At(faultpoint.StopSuspended)
 	tree, err := platform.Tree(ctx, c.Identity, c.marker())
 	if err != nil {
 		s.Log.Warn("cannot list the server's processes before the stop", "error", err)
 	}
 	held := s.bringDown(ctx, c, tree, limit)
+	faultpoint.At(faultpoint.StopGone)
 	select {
 	case <-c.done:
 	case <-ctx.Done():
@@ -54,6 +58,7 @@ func (s *supervisor) halt() Input {
 			return s.stopFailed(c, limit, held)
 		}
 	}
+	faultpoint.At(faultpoint.StopParked)
 	// Those that were reparented and have lost the marker are known from before.
 	platform.KillTree(ctx, tree, toolGrace)
 	if c.guard.err != nil {
@@ -107,6 +112,7 @@ func (s *supervisor) suspend(ctx context.Context, c *incarnation) error {
 	ledger, _ := s.book()
 	asked := time.Now().UnixMilli()
 	active, err := c.client.Active(ctx)
+	faultpoint.At(faultpoint.StopActive)
 	if err != nil {
 		s.Log.Warn("the server doesn't say what is active; its events and the ledger do", "error", err)
 		claims, err := ledger.Claims(context.WithoutCancel(ctx))
@@ -176,6 +182,7 @@ func (s *supervisor) bringDown(ctx context.Context, c *incarnation, tree []platf
 	} else {
 		accepted, err = c.client.Stop(ask)
 	}
+	faultpoint.At(faultpoint.StopTold)
 	if err != nil {
 		s.Log.Warn("the server doesn't stop when asked", "error", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/control"
 )
 
@@ -83,6 +84,7 @@ func (s *supervisor) handOverNow(ctx context.Context) error {
 		return err
 	}
 	s.consents.close(beingReplaced)
+	faultpoint.At(faultpoint.HandoverAccepted)
 	err := s.drain(ctx)
 	if err == nil {
 		err = s.submit(Input{Kind: InHand})

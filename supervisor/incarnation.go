@@ -12,6 +12,7 @@ import (
 
 	"intermission/platform"
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/control"
 	"intermission/supervisor/opencode"
 )
@@ -290,6 +291,7 @@ func (s *supervisor) attendAside(ctx context.Context, c *incarnation, asides <-c
 
 // resync makes the claims what the server says now, after events may have been missed.
 func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
+	faultpoint.At(faultpoint.StartSubscribed)
 	ledger, _ := s.book()
 	asked := time.Now()
 	active, err := c.client.Active(ctx)
@@ -314,7 +316,9 @@ func (s *supervisor) resync(ctx context.Context, c *incarnation) error {
 	s.roster.resync(active, asked, since)
 	c.asked.add("", active...)
 	c.begun.add("", active...)
-	return ledger.Reconcile(ctx, s.database)
+	err = ledger.Reconcile(ctx, s.database)
+	faultpoint.At(faultpoint.StartReconciled)
+	return err
 }
 
 // conclude is the only way out of an incarnation: once its process has ended and

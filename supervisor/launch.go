@@ -10,12 +10,14 @@ import (
 
 	"intermission/platform"
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/opencode"
 )
 
 // launch adopts a living server; where none is, it parks, and starts one if spawn.
 func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 	r, _ := loadRecord(s.Paths.ServerRecord)
+	faultpoint.At(faultpoint.StartRecord)
 	in, ok, missing := s.prepare(ctx, r)
 	if !ok {
 		if in.Kind == InUnsafe && s.dataLock != nil {
@@ -30,6 +32,7 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 			s.sweepProcesses(r) // of the one before, whose end nobody saw
 		}
 		s.standGuard() // until it is attended
+		faultpoint.At(faultpoint.HandoverFound)
 		return s.begun(adopted, nil, nil, seq, InAdopted)
 	case s.life.Err() != nil:
 		return Input{Kind: InUnsafe, Reason: "the supervisor is ending"}
@@ -46,6 +49,7 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 	if err := s.parkLocked(r, cause); err != nil {
 		return Input{Kind: InUnsafe, Reason: err.Error()}
 	}
+	faultpoint.At(faultpoint.StartParked)
 	if r.ID != "" {
 		s.sweepProcesses(r)
 		removeRecord(s.Paths.ServerRecord)
@@ -309,6 +313,7 @@ func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind In
 	}
 	if err == nil {
 		err = s.beginIncarnation(r, kind == InAdopted)
+		faultpoint.At(faultpoint.StartBegun)
 	}
 	if err == nil {
 		err = s.attend(r, st, g, seq)
@@ -319,6 +324,9 @@ func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind In
 			return s.abandon(r, st, g, in)
 		}
 		return in
+	}
+	if kind == InAdopted {
+		faultpoint.At(faultpoint.HandoverAdopted)
 	}
 	return Input{Kind: kind, Ours: r.ours() && !s.unsure}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/control"
 	"intermission/supervisor/opencode"
 )
@@ -42,6 +43,7 @@ func (s *supervisor) Interrupt(ctx context.Context, id string, at int64) (contro
 		}
 		return control.Interrupted{}, fmt.Errorf("cannot interrupt %s: %w", id, err)
 	}
+	faultpoint.At(faultpoint.InterruptSent)
 	if !s.acceptAbort(c, id, a) {
 		return control.Interrupted{}, interruptedWhich(id)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"intermission/platform"
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/opencode"
 )
 
@@ -38,16 +39,19 @@ func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
 	if err := r.save(s.Paths.ServerRecord); err != nil {
 		return Input{Kind: InUnsafe, Reason: err.Error()}
 	}
+	faultpoint.At(faultpoint.StartIntent)
 	child, err := platform.Start(platform.Spec{Argv: argv, Env: env, Dir: s.program().Home(), Output: s.out.file})
 	if err != nil {
 		removeRecord(s.Paths.ServerRecord)
 		return Input{Kind: InRefused, Reason: fmt.Sprintf("cannot start %s: %v", argv[0], err)}
 	}
+	faultpoint.At(faultpoint.StartSpawned)
 	r.Identity, r.Spawned = child.Identity(), child.Identity()
 	r.PID = r.Identity.PID
 	if err := r.save(s.Paths.ServerRecord); err != nil {
 		return s.abandon(r, newStart(s, child, r), nil, Input{Kind: InUnsafe, Reason: err.Error()})
 	}
+	faultpoint.At(faultpoint.StartRecorded)
 	return s.awaitReady(ctx, seq, r, newStart(s, child, r))
 }
 
@@ -104,11 +108,15 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 		ID: r.ID, PID: r.PID, Password: r.Password, Since: time.UnixMilli(r.Since),
 		Owns: r.owns, Lines: st.lines, Exited: st.ended, ExitCode: func() int { return st.exit.Code },
 		// From now on it holds the lock, and may sweep before it is healthy.
-		Registered: func() { g = s.guardOf(r, nil) },
+		Registered: func() {
+			g = s.guardOf(r, nil)
+			faultpoint.At(faultpoint.StartRegistered)
+		},
 	})
 	if err != nil {
 		return s.abandon(r, st, g, s.explain(ctx, r, st, err))
 	}
+	faultpoint.At(faultpoint.StartReady)
 	id, err := platform.Identify(inc.PID)
 	if err != nil {
 		return s.abandon(r, st, g, Input{Kind: InDied, Reason: "the server ended as soon as it was ready"})

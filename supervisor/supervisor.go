@@ -51,6 +51,7 @@ import (
 
 	"intermission/platform"
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 	"intermission/supervisor/control"
 	"intermission/supervisor/opencode"
 )
@@ -125,6 +126,7 @@ func run(ctx context.Context, o Options) error {
 		return fmt.Errorf("cannot take the instance lock: %w", err)
 	}
 	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
+	faultpoint.At(faultpoint.StartInstance)
 	// The same state with another runtime directory (a session with XDG_RUNTIME_DIR,
 	// a job without) must not be supervised twice either.
 	state, err := patiently(ctx, platform.TryLockDir, o.Paths.State)
@@ -174,6 +176,9 @@ func run(ctx context.Context, o Options) error {
 	s.workers.Go(s.attendPower)
 	s.workers.Go(s.attendUpgrades)
 	s.loop(ctx)
+	if s.state.Handed {
+		faultpoint.At(faultpoint.HandoverLeaving)
+	}
 	unfinished := s.unfinished()
 	end()
 	err = <-served
@@ -389,6 +394,9 @@ func (s *supervisor) step(in Input) (err error) {
 		s.workers.Go(s.lookForSuccessor) // it may have come while the act was under way
 	}
 	s.notify()
+	if before.Phase != next.Phase && next.Phase == Running {
+		faultpoint.At(faultpoint.StartAnnounced)
+	}
 	return err
 }
 

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"intermission/restart/faultpoint"
 )
 
 // Why a turn is cut short.
@@ -101,7 +103,9 @@ func (s *server) turn(ctx context.Context, e *execution) error {
 		s.complain(err)
 		return err
 	}
+	faultpoint.At(faultpoint.ServerClaimed)
 	err = s.steps(ctx, e, session)
+	faultpoint.At(faultpoint.ServerEnding)
 	if endErr := s.end(session, err); endErr != nil {
 		s.complain(endErr)
 	}
@@ -179,6 +183,7 @@ func (s *server) steps(ctx context.Context, e *execution, session sessionInfo) e
 			if err := s.countRequest(session.ID, e.cause); err != nil {
 				return err
 			}
+			faultpoint.At(faultpoint.ServerRequested)
 			if err := s.step(ctx, session, st); err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ import (
 	"github.com/google/uuid"
 
 	"intermission/platform"
+	"intermission/restart/faultpoint"
 )
 
 // phase is what the readiness call tells.
@@ -114,6 +115,7 @@ func serve(ctx context.Context, set settings, args []string, stdout, stderr io.W
 		return fail(stderr, err)
 	}
 	defer lock.Unlock() //nolint:errcheck // it ends with the process at the latest
+	faultpoint.At(faultpoint.ServerLocked)
 	config, err := loadServiceConfig(set.config)
 	if err != nil {
 		return fail(stderr, err)
@@ -162,6 +164,7 @@ func (s *server) run(ctx context.Context, l net.Listener) int {
 			_ = l.Close()
 			return fail(s.stderr, err)
 		}
+		faultpoint.At(faultpoint.ServerRegistered)
 	}
 	web := s.web()
 	failed := make(chan error, 1)
@@ -227,7 +230,9 @@ func (s *server) boot() {
 		return
 	}
 	s.phase.CompareAndSwap(int32(starting), int32(ready))
+	faultpoint.At(faultpoint.ServerReady)
 	if s.set.service && s.pause(s.set.sweepDelay) {
+		faultpoint.At(faultpoint.ServerSweeping)
 		s.sweep(found)
 	}
 }
@@ -266,6 +271,7 @@ func (s *server) keepRegistration(replaced chan<- struct{}) {
 func (s *server) shutdown(web *http.Server) {
 	s.phase.Store(int32(stopping))
 	s.resetStreams()
+	faultpoint.At(faultpoint.ServerStopping)
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
@@ -279,6 +285,7 @@ func (s *server) shutdown(web *http.Server) {
 			s.complain(err)
 		}
 	}
+	faultpoint.At(faultpoint.ServerStopped)
 	_ = web.Close()
 	if s.store != nil {
 		if err := s.store.close(); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"intermission/restart"
+	"intermission/restart/faultpoint"
 )
 
 // lockBudget is for how long Clear may hold the write lock: a server on this
@@ -137,6 +138,7 @@ func (c *clearance) transact(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	faultpoint.At(faultpoint.LockTaken)
 	began := time.Now()
 	held, cancel := context.WithTimeoutCause(ctx, c.budget,
 		fmt.Errorf("not done after %v of holding its lock; undone", c.budget))
@@ -151,6 +153,7 @@ func (c *clearance) transact(ctx context.Context) error {
 	}
 	_, ended := c.conn.ExecContext(context.WithoutCancel(ctx), end)
 	c.lastHeld.Store(max(c.lastHeld.Load(), int64(time.Since(began))))
+	faultpoint.At(faultpoint.LockLetGo)
 	switch {
 	case err == nil && ended != nil:
 		_, _ = c.conn.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)

@@ -1,0 +1,6 @@
+//go:build !faultpoints
+
+package faultpoint
+
+// At does nothing.
+func At(Name) {}
