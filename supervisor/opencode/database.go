@@ -209,7 +209,7 @@ func (d *Database) explain(err error) error {
 	switch {
 	case err == nil, errors.Is(err, restart.ErrChanged), errors.As(err, &unknown):
 		return err
-	case strings.Contains(err.Error(), "malformed JSON"):
+	case strings.Contains(err.Error(), "malformed JSON"), strings.Contains(err.Error(), "JSON cannot hold BLOB"):
 		return &UnknownShapeError{Path: d.path, Reason: "a column that should hold JSON doesn't"}
 	}
 	return fmt.Errorf("cannot read the server's database %s: %w", d.path, err)

@@ -109,7 +109,12 @@ func (c *Client) stream(ctx context.Context, emit func(restart.Event), resync fu
 	}
 	watchdog.Reset(missedBeats * heartbeat)
 	return readFrames(res.Body, func() { watchdog.Reset(missedBeats * heartbeat) }, func(frame []byte) {
-		c.api.decode(frame, emit)
+		c.api.decode(frame, func(e restart.Event) {
+			if e.Err != "" {
+				e.Err = c.wire.quote(e.Err)
+			}
+			emit(e)
+		})
 	})
 }
 

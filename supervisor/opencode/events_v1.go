@@ -38,7 +38,7 @@ func (v *v1) decode(frame []byte, emit func(restart.Event)) {
 	if session == "" {
 		session = p.Part.SessionID
 	}
-	if session == "" {
+	if !plausible(session) {
 		return
 	}
 	v.watch([]string{head.Directory})

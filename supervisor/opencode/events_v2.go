@@ -36,10 +36,10 @@ func (v *v2) decode(frame []byte, emit func(restart.Event)) {
 	if head.Data.SessionID == "" {
 		head.Data.SessionID = head.Data.Form.SessionID
 	}
-	if head.Data.SessionID == "" {
+	if !plausible(head.Data.SessionID) {
 		return
 	}
-	e := restart.Event{Session: head.Data.SessionID, Directory: head.Location.Directory, At: int64(head.Created)}
+	e := restart.Event{Session: head.Data.SessionID, Directory: head.Location.Directory, At: instant(head.Created)}
 	switch head.Type {
 	case "session.execution.started":
 		e.Kind = restart.EventStarted
@@ -72,6 +72,23 @@ func (v *v2) decode(frame []byte, emit func(restart.Event)) {
 	if e.Kind != "" {
 		emit(e)
 	}
+}
+
+// maxID is the longest id of a session that an event is believed, in bytes; a real one has 30.
+const maxID = 256
+
+// plausible says that an event names a session.
+func plausible(id string) bool { return id != "" && len(id) <= maxID }
+
+// maxInstant is the end of the year 9999, beyond which nothing writes a date.
+const maxInstant = 253402300799999
+
+// instant is a time in Unix milliseconds; 0, which is "it doesn't say", for what can't be one.
+func instant(ms float64) int64 {
+	if ms < 1 || ms > maxInstant {
+		return 0
+	}
+	return int64(ms)
 }
 
 func reasonV2(frame []byte) string {

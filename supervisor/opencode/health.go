@@ -40,15 +40,20 @@ func Health(ctx context.Context, inc Incarnation) error {
 	transport.DisableKeepAlives = true
 	w := &wire{inc: inc, http: &http.Client{Transport: transport, CheckRedirect: noRedirect}}
 	defer w.close()
-	err := error(&HealthError{Kind: Stranger, Detail: "it has no health page"})
-	for _, path := range healthPaths[inc.Generation] {
-		var missing bool
-		if missing, err = checkHealth(within, w, path); !missing {
-			break
-		}
-	}
+	err := w.health(within)
 	if err != nil && ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
+	}
+	return err
+}
+
+func (w *wire) health(ctx context.Context) error {
+	err := error(&HealthError{Kind: Stranger, Detail: "it has no health page"})
+	for _, path := range healthPaths[w.inc.Generation] {
+		var missing bool
+		if missing, err = checkHealth(ctx, w, path); !missing {
+			break
+		}
 	}
 	return err
 }

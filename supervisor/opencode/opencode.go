@@ -16,10 +16,14 @@
 package opencode
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
+
+	"intermission/restart"
 )
 
 // Generation is a family of servers with one way of being supervised.
@@ -48,6 +52,19 @@ const Username = "opencode"
 // String identifies the incarnation without its password.
 func (i Incarnation) String() string {
 	return fmt.Sprintf("opencode %s pid %d at %s", i.Version, i.PID, i.URL)
+}
+
+// secretLeast is the length in bytes from which on a password is no word that stands in a text by chance.
+const secretLeast = 6
+
+// withoutSecrets takes the password out of a text, as it is and as it was sent.
+func (i Incarnation) withoutSecrets(text string) string {
+	if len(i.Password) < secretLeast {
+		return text
+	}
+	const gone = "(redacted)"
+	sent := base64.StdEncoding.EncodeToString([]byte(Username + ":" + i.Password))
+	return strings.NewReplacer(sent, gone, i.Password, gone, url.QueryEscape(i.Password), gone, url.PathEscape(i.Password), gone).Replace(text)
 }
 
 // readAnew is what a changed configuration takes: the supervisor reads it at its start only.
@@ -94,7 +111,7 @@ func (e *UnsupportedVersionError) Error() string {
 type UnknownShapeError struct{ Path, Reason string }
 
 func (e *UnknownShapeError) Error() string {
-	return fmt.Sprintf("the database %s has a shape that intermission doesn't know: %s; update intermission, or set OPENCODE_DB to another file", e.Path, e.Reason)
+	return fmt.Sprintf("the database %s has a shape that intermission doesn't know: %s; update intermission, or set OPENCODE_DB to another file", e.Path, restart.PlainText(e.Reason, maxSaid))
 }
 
 // IncumbentError says that a server is alive that can't be adopted.

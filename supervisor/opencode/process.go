@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
 	"intermission/platform"
+	"intermission/restart"
 )
 
 // maxOutput bounds what is read of a program that is asked for its version.
@@ -66,7 +66,7 @@ func run(ctx context.Context, argv, env []string, dir string) (string, error) {
 		text = <-printed
 	}
 	if exit != (platform.Exit{}) {
-		return "", fmt.Errorf("it ended with %s: %s", describeExit(exit), strings.TrimSpace(text))
+		return "", fmt.Errorf("it ended with %s: %s", describeExit(exit), restart.PlainText(text, maxSaid))
 	}
 	return text, nil
 }

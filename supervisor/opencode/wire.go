@@ -7,17 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"mime"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"strings"
+	"sync"
 	"time"
+
+	"intermission/restart"
 )
 
 const (
 	maxAnswer   = 1 << 20  // bytes of an ordinary answer
 	maxList     = 16 << 20 // of a list
+	maxHeader   = 64 << 10 // of an answer's header
+	maxSaid     = 300      // graphemes of what an error quotes
 	callTimeout = 10 * time.Second
 )
 
@@ -33,13 +40,58 @@ type wire struct {
 // newTransport has no proxy, since the server is on this machine and the
 // password is not for others, and keeps few connections, which costs the server least.
 func newTransport() *http.Transport {
+	keepUnasked()
 	return &http.Transport{
 		DialContext:           (&net.Dialer{Timeout: healthTimeout}).DialContext,
 		MaxIdleConns:          4,
 		MaxIdleConnsPerHost:   4,
 		IdleConnTimeout:       30 * time.Second,
 		ResponseHeaderTimeout: 0, // v2's resume answers when the execution has settled
+
+		MaxResponseHeaderBytes: maxHeader,
 	}
+}
+
+// unasked is a writer for package log that leaves out what net/http writes there of
+// answers that nobody asked for, word for word: a service's standard error goes to the
+// system's journal, which has other readers.
+type unasked struct{ out io.Writer }
+
+func (u unasked) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("Unsolicited response")) { // http.Transport has no log of its own
+		return len(line), nil
+	}
+	return u.out.Write(line)
+}
+
+var keepUnasked = sync.OnceFunc(func() { log.SetOutput(unasked{log.Writer()}) })
+
+// heardError is an error whose text may quote what was answered, by whoever it was:
+// a header that can't be read, a number of a megabyte. said is fit to be shown.
+type heardError struct {
+	said string
+	err  error
+}
+
+func (e *heardError) Error() string { return e.said }
+func (e *heardError) Unwrap() error { return e.err }
+
+// heard makes err's own text one short line, without what our credentials are: who
+// answers at that port may send back what we sent.
+func (w *wire) heard(err error) error {
+	if err == nil {
+		return nil
+	}
+	if outer, ok := err.(*url.Error); ok { //nolint:errorlint // its own text quotes nothing of the answer, what is in it may
+		outer.Err = w.heard(outer.Err)
+		return outer
+	}
+	return &heardError{w.quote(err.Error()), err}
+}
+
+// quote is what may be shown of something that the server said.
+func (w *wire) quote(said string) string {
+	return restart.PlainText(w.inc.withoutSecrets(said), maxSaid)
 }
 
 // noRedirect hands a redirection back as the answer: OpenCode sends none, and
@@ -78,6 +130,9 @@ func (a answer) tag() string {
 	return said.Name
 }
 
+// maxTag is how many graphemes of the server's name of an error are shown.
+const maxTag = 80
+
 // failure describes an answer that isn't good, in a few words.
 func (a answer) failure(what string) error {
 	if a.status >= 200 && a.status < 300 {
@@ -94,7 +149,7 @@ type answeredError struct {
 }
 
 func (e *answeredError) Error() string {
-	return strings.TrimSpace(fmt.Sprintf("cannot %s: the server answered %d %s", e.what, e.status, e.tag))
+	return strings.TrimSpace(fmt.Sprintf("cannot %s: the server answered %d %s", e.what, e.status, restart.PlainText(e.tag, maxTag)))
 }
 
 // unsentError is a failure before anything of the request was written.
@@ -135,6 +190,7 @@ func (w *wire) call(ctx context.Context, method, path string, body any, limit in
 	}
 	res, err := w.http.Do(req)
 	if err != nil {
+		err = w.heard(err)
 		if !connected {
 			return answer{}, &unsentError{err}
 		}
@@ -143,7 +199,7 @@ func (w *wire) call(ctx context.Context, method, path string, body any, limit in
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, limit+1))
 	if err != nil {
-		return answer{}, err
+		return answer{}, w.heard(err)
 	}
 	if int64(len(text)) > limit {
 		return answer{}, errTooLong
@@ -166,7 +222,7 @@ func (w *wire) get(ctx context.Context, what, path string, out any) (found bool,
 		return false, a.failure(what)
 	}
 	if err := json.Unmarshal(a.body, out); err != nil {
-		return false, fmt.Errorf("cannot %s: the answer has another form: %w", what, err)
+		return false, fmt.Errorf("cannot %s: the answer has another form: %w", what, w.heard(err))
 	}
 	return true, nil
 }
@@ -187,7 +243,7 @@ func (w *wire) post(ctx context.Context, what, path string, body, out any) error
 		return nil
 	}
 	if err := json.Unmarshal(a.body, out); err != nil {
-		return fmt.Errorf("cannot %s: the answer has another form: %w", what, err)
+		return fmt.Errorf("cannot %s: the answer has another form: %w", what, w.heard(err))
 	}
 	return nil
 }
