@@ -181,18 +181,16 @@ func (it *statusItem) click(t testing.TB, id int32) {
 	}
 }
 
-// clickAt reads the menu and clicks what a person would click. The labels are as for find.
+// clickAt clicks what a person would click, once it stands in the menu and can be
+// clicked: while an act is under way it can't. The labels are as for find.
 func (it *statusItem) clickAt(t testing.TB, labels ...string) {
 	t.Helper()
-	menu := it.menu(t)
-	switch n := menu.find(labels...); {
-	case n == nil:
-		t.Fatalf("no entry %q in the menu:\n%s", labels, menu.text())
-	case !n.Enabled:
-		t.Fatalf("the entry %q can't be clicked in the menu:\n%s", labels, menu.text())
-	default:
-		it.click(t, n.ID)
+	ready := func(n *node) bool { found := n.find(labels...); return found != nil && found.Enabled }
+	var last *node
+	if !it.news.await(func() bool { last = it.menu(t); return ready(last) }) {
+		t.Fatalf("no entry %q that can be clicked in the menu:\n%s", labels, last.text())
 	}
+	it.click(t, last.find(labels...).ID)
 }
 
 // open tells the tray, as a host does, that the menu is about to be shown.

@@ -210,21 +210,31 @@ func TestHostReadsTheModel(t *testing.T) {
 func TestClicksBecomeActs(t *testing.T) {
 	t.Parallel()
 	s := newSetting(t, with(running(), login()))
+	// A click that comes after a change is stale, and does nothing: each is awaited.
+	clickAt := func(act string, labels ...string) {
+		s.item.clickAt(t, labels...)
+		eventually(t, "what was clicked", func() error {
+			if did := s.supervisor.did(); !slices.ContainsFunc(did, func(d string) bool { return strings.HasPrefix(d, act) }) {
+				return fmt.Errorf("%s isn't done, but %q", act, did)
+			}
+			return nil
+		})
+	}
 	s.item.waitMenu(t, shows("Pending (1)"))
-	s.item.clickAt(t, "Pending (1)", "Fix the login…", "Resume session")
+	clickAt("resume", "Pending (1)", "Fix the login…", "Resume session")
 	pending, _ := s.supervisor.now()
 	s.says(working(with(running(), stateOf("ses_b", restart.StatePending, "")), control.Working{ID: "ses_w", Title: "Write tests", StartedAt: ago(time.Hour), ProgressAt: ago(0)}))
 	s.item.waitMenu(t, shows("At work (1)"))
 	busy, _ := s.supervisor.now()
-	s.item.clickAt(t, "At work (1)", "Write tests", "Interrupt")
-	s.item.clickAt(t, "Pending (1)", "ses_b…", "Dismiss")
-	s.item.clickAt(t, "Restart server: 1 session will be suspended", "Yes, suspend 1 session and restart")
+	clickAt("interrupt", "At work (1)", "Write tests", "Interrupt")
+	clickAt("dismiss", "Pending (1)", "ses_b…", "Dismiss")
+	clickAt("restart", "Restart server: 1 session will be suspended", "Yes, suspend 1 session and restart")
 	s.says(running())
 	s.item.waitMenu(t, lacks("At work (1)"))
-	s.item.clickAt(t, "Stop server")
+	clickAt("stop", "Stop server")
 	s.says(at(running(), "stopped", ""))
 	s.item.waitMenu(t, shows("Start server"))
-	s.item.clickAt(t, "Start server")
+	clickAt("start", "Start server")
 	want := []string{
 		fmt.Sprint("dismiss ses_b ", busy.Pending[0].SuspendedAt), fmt.Sprint("interrupt ses_w ", busy.Status.Sessions.Working[0].StartedAt),
 		"restart", fmt.Sprint("resume ses_login ", pending.Pending[0].SuspendedAt), "start", "stop",
