@@ -63,7 +63,7 @@ func FuzzAnswers(f *testing.F) {
 		`{"healthy":true,"version":"2.2.0","pid":` + pid + `}`, `{"version":"2.2.0","pid":1,"urls":[],"paths":{}}`, `{"healthy":false,"version":"2","pid":` + pid + `}`,
 		`{"data":{"ses_dd32f2626ffeTcpuq68SUXDbf4":{"type":"running"}}}`, `{"data":{}}`, `{"data":null}`, `{}`, `null`, `true`, `[]`, ``,
 		`{"ses_1":{"type":"busy"},"ses_2":{"type":"idle"}}`, `{"data":{"id":"ses_1","title":"t","location":{"directory":"/d"},"time":{"archived":1}}}`,
-		`{"_tag":"SessionNotFoundError"}`, `{"_tag":"ConflictError"}`, `{"name":"NotFoundError","data":{"message":"m"}}`, `{"_tag":"\u001b]52;c;` + echoed + `\u0007"}`,
+		`{"_tag":"SessionNotFoundError"}`, `{"_tag":"ConflictError"}`, `{"name":"NotFoundError","data":{"message":"m"}}`, `{"_tag":"\u001b]52;c;` + echoed + `\u0007"}`, `{"_tag":"bad ` + echoed + `"}`,
 		`{"accepted":true}`, `{"interrupted":false}`, `[{"sessionID":"ses_1"}]`, `{"data":[{"id":"msg_1"}]}`,
 		`{"healthy":true,"version":"1","pid":` + strings.Repeat("9", 500) + `}`, `{"data":` + strings.Repeat("[", 200),
 		`{"paths":{"/api/session/{sessionID}/resume":{},"/api/session/{id}/synthetic":{"post":{"requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/S"}}}}}}},"components":{"schemas":{"S":{"properties":{"id":{}}}}}}`,

@@ -109,6 +109,7 @@ type answer struct {
 	status int
 	json   bool // by its content type
 	body   []byte
+	of     Incarnation // that was asked
 }
 
 // good tells whether the server did what it was asked. v1 answers 200 with a
@@ -138,7 +139,7 @@ func (a answer) failure(what string) error {
 	if a.status >= 200 && a.status < 300 {
 		return fmt.Errorf("cannot %s: the server has no such call", what)
 	}
-	return &answeredError{what, a.status, a.tag()}
+	return &answeredError{what, a.status, a.of.withoutSecrets(a.tag())}
 }
 
 // answeredError is an answer that says no.
@@ -205,7 +206,7 @@ func (w *wire) call(ctx context.Context, method, path string, body any, limit in
 		return answer{}, errTooLong
 	}
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	return answer{res.StatusCode, kind == "application/json" || strings.HasSuffix(kind, "+json"), text}, nil
+	return answer{res.StatusCode, kind == "application/json" || strings.HasSuffix(kind, "+json"), text, w.inc}, nil
 }
 
 // get reads a JSON answer into out, within 10 s. found is false for a 404.
