@@ -86,6 +86,7 @@ const (
 	ServerRegistered Name = "server/registered" // it can be found
 	ServerReady      Name = "server/ready"      // it answers
 	ServerSweeping   Name = "server/sweeping"   // it is about to resume what it has found
+	ServerSwept      Name = "server/swept"      // and has
 	ServerClaimed    Name = "server/claimed"    // a turn is in flight, by its database
 	ServerRequested  Name = "server/requested"  // a request reaches the model
 	ServerEnding     Name = "server/ending"     // a turn has come to its end, and its database doesn't say so yet
@@ -103,6 +104,6 @@ var All = []Name{
 	ConsentChecked, ConsentConsumed, ConsentIntent, ConsentSent, ConsentAnswered, ConsentDelivered, ConsentPutBack, ConsentUnknown,
 	DismissDone, InterruptSent,
 	HandoverAccepted, HandoverLeaving, HandoverFound, HandoverAdopted,
-	ServerLocked, ServerRegistered, ServerReady, ServerSweeping, ServerClaimed, ServerRequested,
+	ServerLocked, ServerRegistered, ServerReady, ServerSweeping, ServerSwept, ServerClaimed, ServerRequested,
 	ServerEnding, ServerStopping, ServerStopped,
 }

@@ -234,6 +234,7 @@ func (s *server) boot() {
 	if s.set.service && s.pause(s.set.sweepDelay) {
 		faultpoint.At(faultpoint.ServerSweeping)
 		s.sweep(found)
+		faultpoint.At(faultpoint.ServerSwept)
 	}
 }
 
