@@ -78,7 +78,9 @@ func (u unitState) words() string {
 		words += " (" + u.sub + ")"
 	}
 	if !u.running() && u.result != "" && u.result != "success" {
-		words += ", " + u.result
+		if u.exit == "" || !slices.Contains([]string{"exit-code", "signal", "core-dump"}, u.result) { // else the exit says it
+			words += ", " + u.result
+		}
 		if u.exit != "" {
 			words += ", " + u.exit
 		}

@@ -276,7 +276,7 @@ func TestStartUnit(t *testing.T) {
 	m.write("start.fails", "Job for intermission.service failed.\nSee \"systemctl --user status\" for details.\n")
 	m.write("props", "ActiveState=activating\nSubState=auto-restart\nResult=exit-code\nExecMainCode=1\nExecMainStatus=2\n")
 	m.write("home/state/intermission/log/intermission.log", strings.Repeat("x", 9000)+"\nlevel=ERROR the last of the log\n")
-	want := " (the unit is activating (auto-restart), exit-code, its exit status was 2)"
+	want := " (the unit is activating (auto-restart), its exit status was 2)"
 	if err := start(); err == nil || err.Error() != "cannot start the service: it said: level=ERROR the last of the log"+want {
 		t.Errorf("got %v", err)
 	}
@@ -331,7 +331,7 @@ func TestUnitStatus(t *testing.T) {
 		"ActiveState=activating\nSubState=start\nMainPID=5\nStatusText=waits for the server\n":                     {"activating (start): waits for the server", true},
 		"ActiveState=deactivating\nSubState=stop-sigterm\nMainPID=5\nStatusText=stopping\n":                        {"deactivating (stop-sigterm): stopping", true},
 		"ActiveState=failed\nSubState=failed\nResult=watchdog\nExecMainCode=2\nExecMainStatus=6\n":                 {"failed (failed), watchdog, signal 6 ended it", false},
-		"ActiveState=activating\nSubState=auto-restart\nResult=exit-code\nExecMainCode=1\nExecMainStatus=1\n":      {"activating (auto-restart), exit-code, its exit status was 1", false},
+		"ActiveState=activating\nSubState=auto-restart\nResult=exit-code\nExecMainCode=1\nExecMainStatus=1\n":      {"activating (auto-restart), its exit status was 1", false},
 		"LoadState=masked\nActiveState=inactive\nSubState=dead\nFragmentPath=/dev/null\nUnitFileState=masked\n":    {"masked", false},
 		"NeedDaemonReload=yes\nActiveState=active\nSubState=running\nMainPID=5\nStatusText=running = it is fine\n": {"active (running): running = it is fine", true},
 	} {

@@ -28,6 +28,8 @@ func (p *patient) checkService(context.Context) Check {
 	}
 	where := fmt.Sprintf("%s (%s)", s.Kind, s.Definition)
 	switch {
+	case s.Unreachable: // what its manager would start isn't known
+		return failed(p.startAct(), "%s: %s", s.Kind, cut(s.State))
 	case s.Version != "" && s.Version != p.Version:
 		return warning("intermission service install", "%s was written by version %s, and this program is %s", where, s.Version, p.Version)
 	case !s.Current:

@@ -225,6 +225,10 @@ func (p *patient) perform(ctx context.Context, e examination) Check {
 			done <- p.checkForeign(e.name)
 			return
 		}
+		if name := p.othersService(); name != "" && !slices.Contains(ofSystem, e.name) {
+			done <- skipped("not root's: see what %s is told by: sudo -iu %s intermission doctor", name, name)
+			return
+		}
 		done <- e.look(p, ctx)
 	}()
 	var c Check
@@ -236,6 +240,21 @@ func (p *patient) perform(ctx context.Context, e examination) Check {
 	c.Name = e.name
 	c.Detail, c.Act = restart.PlainText(c.Detail, maxDetail), restart.PlainText(c.Act, maxDetail)
 	return c
+}
+
+// ofSystem are the checks that root has something to learn from where the service is
+// another user's: the others look into root's own home.
+var ofSystem = []string{"service", "start", "lingering", "clock"}
+
+// othersService is the user whose system unit root asks about; "" for none.
+func (p *patient) othersService() string {
+	if !p.root {
+		return ""
+	}
+	if s, err := p.service(); err == nil && s.Installed && s.Kind == platform.SystemdSystem {
+		return s.User
+	}
+	return ""
 }
 
 // ofRuntime are the checks that another user's runtime directory misleads.

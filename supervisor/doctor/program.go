@@ -247,7 +247,7 @@ func (p *patient) startAct() string {
 	s, err := p.service()
 	installed := err == nil && s.Installed
 	switch {
-	case installed && s.Kind == platform.SystemdUser && p.noManager && !p.root:
+	case installed && s.Kind == platform.SystemdUser && (p.noManager || s.Unreachable) && !p.root:
 		return "log in as yourself (ssh or console; su starts no user manager), or as root: loginctl enable-linger " + p.name()
 	case installed && (!p.root || s.Kind == platform.SystemdSystem):
 		return "intermission service start"

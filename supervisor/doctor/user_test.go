@@ -21,6 +21,7 @@ func TestActsOfUsers(t *testing.T) {
 	down := &control.Error{Code: control.CodeNoSupervisor, Message: "none"}
 	unit := platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser, Version: "1.2.3", Current: true, Enabled: true,
 		State: "not running: no systemd user manager answers; log in as eve (x); " + strings.Repeat("long ", 100)}
+	unknown := platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser, Unreachable: true, State: unit.State}
 	system := platform.ServiceStatus{Installed: true, Kind: platform.SystemdSystem, Version: "1.2.3", Current: true, Enabled: true,
 		Running: true, PID: 77, User: "eve", State: "active"}
 	for name, test := range map[string]struct {
@@ -33,6 +34,7 @@ func TestActsOfUsers(t *testing.T) {
 		"a user's unit":               {User{}, unit, Failed, Failed, "intermission service start", "intermission service start"},
 		"no user manager":             {User{NoManager: true}, platform.ServiceStatus{}, Failed, Warning, "intermission service install --linger", "intermission service install --linger"},
 		"a unit and no user manager":  {User{NoManager: true}, unit, Failed, Failed, "enable-linger", "enable-linger"},
+		"a unit that isn't known":     {User{}, unknown, Failed, Failed, "enable-linger", "enable-linger"},
 		"root":                        {User{Root: true}, platform.ServiceStatus{}, Warning, Warning, asUser, asUser},
 		"root with no user manager":   {User{Root: true, NoManager: true}, platform.ServiceStatus{}, Warning, Warning, asUser, asUser},
 		"root beside a system's unit": {User{Root: true}, system, Skipped, OK, "", ""},

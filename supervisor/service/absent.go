@@ -29,7 +29,12 @@ func startAct(root bool, status func() (platform.ServiceStatus, error)) string {
 	if root {
 		return "root has none: call this as the user whose sessions they are, without sudo"
 	}
-	if st, err := status(); err == nil && !st.Installed {
+	st, err := status()
+	switch {
+	case err != nil:
+	case st.Unreachable: // a start and an installation would be refused
+		return "no systemd user manager answers here (su and sudo start none): log in by ssh or on the console; or have it run from boot on: intermission service install --linger"
+	case !st.Installed:
 		return "have one in the background: intermission service install"
 	}
 	return "start it with: intermission service start"

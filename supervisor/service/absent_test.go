@@ -12,16 +12,19 @@ func TestActWhereNoneRuns(t *testing.T) {
 	for _, c := range []struct {
 		root      bool
 		installed bool
+		noManager bool
 		err       error
 		want      string
 	}{
 		{want: ": intermission service install"},
 		{installed: true, want: ": intermission service start"},
+		{noManager: true, want: ": intermission service install --linger"},
+		{installed: true, noManager: true, want: ": intermission service install --linger"},
 		{err: errors.New("no manager"), want: ": intermission service start"},
 		{root: true, installed: true, want: "without sudo"},
 	} {
 		got := startAct(c.root, func() (platform.ServiceStatus, error) {
-			return platform.ServiceStatus{Installed: c.installed}, c.err
+			return platform.ServiceStatus{Installed: c.installed, Unreachable: c.noManager}, c.err
 		})
 		if !strings.HasSuffix(got, c.want) {
 			t.Errorf("%+v: %s", c, got)

@@ -107,7 +107,7 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 		return report, b.undo(ctx, before, err)
 	}
 	b.tellServer(ctx, &report)
-	if running != nil {
+	if running != nil && !before.Unreachable { // else it is the one that came with the manager
 		report.Done = append(report.Done, "The supervisor that ran before has left its server to it; no session was cut off.")
 	} else {
 		report.Done = append(report.Done, "It was started.")
@@ -279,6 +279,7 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 		return b.Service.Uninstall(ctx)
 	}
 	suspended := b.AtWork(ctx)
+	ran, _ := b.running(ctx)
 	if err := b.Stop(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
 		return platform.ServiceReport{}, err
 	}
@@ -294,6 +295,9 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 	}
 	if errors.Is(err, platform.ErrNotInstalled) && purge {
 		report, err = platform.ServiceReport{Done: []string{"No service was installed."}, Next: []string{}}, nil
+	}
+	if ran != nil {
+		report.Done = append([]string{"Stopped the supervisor and its server."}, report.Done...)
 	}
 	switch {
 	case err != nil:

@@ -40,6 +40,10 @@ func StatusText(st Status) string {
 		}
 		when, install := "at login", "intermission service install"
 		switch st.Kind {
+		case platform.SystemdUser:
+			if st.Lingering {
+				when = "at boot"
+			}
 		case platform.SystemdSystem:
 			when, install = "at boot", "sudo intermission service install --system --user "+st.User
 		case platform.DesktopLogin:
