@@ -67,7 +67,11 @@ func (t Text) Status(st Status) string {
 		r.add("", "%s", clean(s.Reason, maxReason))
 	}
 	if s.Available != "" {
-		r.add("", "%s", t.paint(warn, fmt.Sprintf("opencode %s is in place, and is used once nothing is active", clean(s.Available, maxLine)))+"; at once: intermission restart")
+		when := "at the server's next start"
+		if len(st.Sessions.Active) > 0 {
+			when = "once nothing is active"
+		}
+		r.add("", "%s", t.paint(warn, fmt.Sprintf("opencode %s is in place, and is used %s", clean(s.Available, maxLine), when))+"; at once: intermission restart")
 	}
 	if s.NextAttempt != nil {
 		r.add("", "next attempt %s", t.age(*s.NextAttempt))
