@@ -38,9 +38,10 @@ func sameFile(a, b string) bool {
 
 // own is what is known of our own program's file. It belongs to watchOwn.
 type own struct {
-	running os.FileInfo // what we are
-	judged  os.FileInfo // what was last looked into
-	failed  int         // fruitless looks at it
+	running os.FileInfo   // what we are
+	judged  os.FileInfo   // what was last looked into
+	failed  int           // fruitless looks at it
+	config  chan struct{} // holds one when the configuration is to be watched too
 }
 
 // versionPatience is how long a new program may take to tell its version.
@@ -53,9 +54,15 @@ func (s *supervisor) watchOwn() {
 		s.Log.Warn("an upgrade of intermission will not be noticed", "error", err)
 		return
 	}
-	o := &own{running: running, judged: running}
+	o := &own{running: running, judged: running, config: make(chan struct{}, 1)}
 	err = replacement{
-		files:  func() []string { return []string{s.Program} },
+		files: func() []string {
+			if s.heldBack() {
+				return []string{s.Program, s.Paths.ConfigFile}
+			}
+			return []string{s.Program}
+		},
+		again:  o.config,
 		settle: s.Policy.Settle,
 		look:   func() time.Duration { return s.lookAtOwn(o) },
 	}.watch(s.life)
@@ -82,6 +89,12 @@ func (s *supervisor) lookAtOwn(o *own) time.Duration {
 		return 0
 	}
 	if unchanged(now, o.judged) && o.failed == 0 {
+		if s.heldBack() && s.startable() == nil { // what kept it is mended
+			s.mu.Lock()
+			to := s.newerFile
+			s.mu.Unlock()
+			s.workers.Go(func() { s.giveWay(to, o.config) })
+		}
 		return 0
 	}
 	if !unchanged(now, o.judged) {
@@ -106,15 +119,33 @@ func (s *supervisor) lookAtOwn(o *own) time.Duration {
 		return 0
 	}
 	s.Log.Info("another intermission is in place; handing over to it", "version", version, "is", s.Version)
-	s.workers.Go(func() { s.giveWay(now) })
+	s.workers.Go(func() { s.giveWay(now, o.config) })
 	return 0
+}
+
+// heldBack says that the configuration keeps the program in our place from taking over.
+func (s *supervisor) heldBack() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waits != ""
+}
+
+// setWaits notes why the program in our place doesn't take over; "" for nothing.
+func (s *supervisor) setWaits(why string) {
+	s.mu.Lock()
+	was := s.waits
+	s.waits = why
+	s.mu.Unlock()
+	if was != why {
+		s.notify()
+	}
 }
 
 // setNewer notes which intermission is in our place; "" for none but us.
 func (s *supervisor) setNewer(version string, file os.FileInfo) {
 	s.mu.Lock()
 	was := s.newer
-	s.newer, s.newerFile = version, file
+	s.newer, s.newerFile, s.waits = version, file, ""
 	s.mu.Unlock()
 	if was != version {
 		s.notify()
@@ -122,8 +153,9 @@ func (s *supervisor) setNewer(version string, file os.FileInfo) {
 }
 
 // giveWay hands over to the program in our place when no act and no consent is under
-// way, unless it is replaced again before that.
-func (s *supervisor) giveWay(to os.FileInfo) {
+// way, unless it is replaced again before that. Where the configuration is what keeps
+// it, that is shown, and refused has it watched.
+func (s *supervisor) giveWay(to os.FileInfo, refused chan<- struct{}) {
 	for {
 		s.mu.Lock()
 		changed, busy, outdated := s.changed, s.busy() || s.keepsLock(), s.newerFile != to
@@ -140,8 +172,16 @@ func (s *supervisor) giveWay(to os.FileInfo) {
 				return // that is about to be looked at
 			}
 			if err := s.handOverNow(s.life); !errors.Is(err, errBusy) {
-				if err != nil && s.life.Err() == nil {
-					s.Log.Warn("the other intermission is not used", "error", err)
+				if err == nil || s.life.Err() != nil {
+					return
+				}
+				s.Log.Warn("the other intermission is not used", "error", err)
+				if err := s.startable(); err != nil {
+					s.setWaits(err.Error())
+					select {
+					case refused <- struct{}{}:
+					default: // it is told already
+					}
 				}
 				return
 			}

@@ -267,6 +267,7 @@ type supervisor struct {
 	database  *opencode.Database
 	newer     string      // version of the intermission in our place; "" when that is us
 	newerFile os.FileInfo // its file
+	waits     string      // why it can't take over yet; "" when nothing keeps it
 	state     State
 	ledger    *restart.Ledger  // nil until it could be opened
 	resumer   *restart.Resumer // nil as long as ledger

@@ -507,6 +507,39 @@ func TestOurOwnProgramIsReplaced(t *testing.T) {
 	}
 }
 
+// A configuration with which the next supervisor would not start holds its upgrade
+// back, which is shown; once it is mended the upgrade goes on by itself.
+func TestOurUpgradeWaitsForTheConfiguration(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.o.Manager, b.o.Program, b.o.Policy = &keeper{restarts: true}, filepath.Join(b.dir, "intermission"), DefaultPolicy
+	b.o.Policy.Settle = 50 * time.Millisecond
+	ourProgram(t, b.o.Program, `{"version":"1.0"}`)
+	b.start()
+	b.phase(Running)
+	configure := func(text string) {
+		t.Helper()
+		if err := platform.EnsurePrivateDir(filepath.Dir(b.o.Paths.ConfigFile)); err != nil {
+			t.Fatal(err)
+		}
+		if err := platform.WriteFileAtomic(b.o.Paths.ConfigFile, []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	configure("[server\n")
+	ourProgram(t, b.o.Program, `{"version":"1.1"}`)
+	b.status("what it waits for is shown", func(st control.Status) bool {
+		return st.Supervisor.Available == "1.1" && strings.Contains(st.Supervisor.Waits, b.o.Paths.ConfigFile)
+	})
+	configure("[server]\nport = \"x\"\n") // another fault
+	configure("")
+	b.handedOver()
+	b.start()
+	if st := b.phase(Running); !st.Server.Adopted || st.Supervisor.Waits != "" {
+		t.Errorf("%+v", st)
+	}
+}
+
 func TestAskVersionIsBounded(t *testing.T) {
 	t.Parallel()
 	at := filepath.Join(t.TempDir(), "intermission")

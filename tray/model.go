@@ -124,6 +124,8 @@ func (v *view) header() []Item {
 	}
 	switch own := v.Snapshot.Status.Supervisor; {
 	case v.Link != Linked:
+	case own.Waits != "":
+		version = fmt.Sprintf("Intermission %s runs, %s is installed, and can't be used yet: %s", restart.PlainText(own.Version, 20), restart.PlainText(own.Available, 20), restart.PlainText(own.Waits, maxReason))
 	case own.Available != "":
 		version = fmt.Sprintf("Intermission %s runs, %s is installed; to use it: intermission service restart", restart.PlainText(own.Version, 20), restart.PlainText(own.Available, 20))
 	case own.Version != v.Version:

@@ -30,6 +30,9 @@ type SupervisorStatus struct {
 	// Available is the version of the intermission that has replaced this one's program;
 	// "" when none has. It is used from the next start of the supervisor.
 	Available string `json:"available,omitempty"`
+	// Waits is why the available one doesn't take over by itself, with an act; "" when
+	// nothing keeps it. Once that is mended, it does.
+	Waits string `json:"waits,omitempty"`
 }
 
 // ServerStatus is the managed server.

@@ -57,6 +57,8 @@ func TestText(t *testing.T) {
 		Supervisor: SupervisorStatus{PID: 41, Version: "0.1.0", Since: ago(3 * time.Hour), Available: "0.2.0"},
 		Server:     ServerStatus{State: "running", Desired: "running", Generation: "v1", Version: "1.18.33", PID: 42, Available: "1.18.34"},
 	}
+	held := upgradable
+	held.Supervisor.Waits = "config.toml, line 3: no such key; mend that"
 	failing := Status{
 		Supervisor: running.Supervisor,
 		Server: ServerStatus{
@@ -91,6 +93,7 @@ func TestText(t *testing.T) {
 		"status_running_colour": colour.Status(running),
 		"status_backoff":        plain.Status(failing),
 		"status_upgradable":     plain.Status(upgradable),
+		"status_held":           plain.Status(held),
 		"pending":               plain.Pending(pending),
 		"pending_colour":        colour.Pending(pending),
 		"pending_none":          plain.Pending(Pending{}),
