@@ -13,6 +13,9 @@ import (
 // characters, and cut to at most max graphemes, the last of which is then "…".
 // Menu mnemonics and markup are the business of who shows it.
 func PlainText(s string, max int) string {
+	if max <= 0 {
+		return ""
+	}
 	// What is far beyond the cut isn't looked at: a prompt may hold megabytes.
 	if limit := 64 * max; len(s) > limit {
 		for limit > 0 && !utf8.RuneStart(s[limit]) {
@@ -104,10 +107,7 @@ func stringLength(s string) int {
 
 // cut shortens s to max graphemes.
 func cut(s string, max int) string {
-	if len(s) <= max || max <= 0 {
-		if max <= 0 {
-			return ""
-		}
+	if len(s) <= max {
 		return s
 	}
 	n, kept := 0, 0 // graphemes, and bytes of the first max-1

@@ -83,7 +83,10 @@ func (t Text) Status(st Status) string {
 		}
 	}
 	r.add("supervisor", "pid %d, version %s, started %s", st.Supervisor.PID, clean(st.Supervisor.Version, maxLine), t.age(st.Supervisor.Since))
-	if v := st.Supervisor.Available; v != "" {
+	switch v := st.Supervisor.Available; {
+	case v != "" && st.Supervisor.Waits != "":
+		r.add("", "%s", t.paint(warn, fmt.Sprintf("intermission %s is in place, and can't be used yet: %s", clean(v, maxLine), clean(st.Supervisor.Waits, maxReason))))
+	case v != "":
 		r.add("", "%s", t.paint(warn, fmt.Sprintf("intermission %s is in place", clean(v, maxLine)))+"; to use it: intermission service restart")
 	}
 	waiting := t.waiting(st.Sessions.Pending)
@@ -397,7 +400,7 @@ func JSONLines(w io.Writer) io.Writer {
 		b, _ := json.Marshal(struct { // a string always can be
 			Line string `json:"line"`
 		}{line})
-		return string(b)
+		return escapeUnseen(string(b))
 	}}
 }
 
