@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"strings"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -353,7 +354,15 @@ func (s *supervisor) conclude(c *incarnation) {
 	debug.FreeOSMemory() // a large park is the most that we ever hold, and long idle time follows
 }
 
+// maxShownLine bounds each of the last lines of a server that a status holds, in bytes.
+const maxShownLine = 4 << 10
+
 func (s *supervisor) setLastExit(e platform.Exit, tail []string) {
+	for i, line := range tail {
+		if len(line) > maxShownLine {
+			tail[i] = strings.ToValidUTF8(line[:maxShownLine], "") + "…"
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lastExit = &control.Exit{Code: e.Code, Signal: e.Signal, At: time.Now(), Output: tail}

@@ -147,6 +147,9 @@ func (o *output) follow(ctx context.Context, offset int64, line func(string) err
 	}
 }
 
+// maxOutputLine bounds a line of the output, in bytes; the rest of a longer one is left out.
+const maxOutputLine = 64 << 10
+
 // last gives the last n lines at or after offset, and where the file ended; all of them for n < 0.
 func (o *output) last(n int, offset int64) ([]string, int64) {
 	end := o.size()
@@ -157,12 +160,18 @@ func (o *output) last(n int, offset int64) ([]string, int64) {
 		offset = end - most
 	}
 	var lines []string
-	sc := bufio.NewScanner(io.NewSectionReader(o.file, offset, end-offset))
-	sc.Buffer(make([]byte, 4<<10), 256<<10)
-	for sc.Scan() {
-		lines = append(lines, sc.Text())
+	in := bufio.NewReaderSize(io.NewSectionReader(o.file, offset, end-offset), maxOutputLine)
+	for within := false; ; { // a line whose beginning is there
+		part, err := in.ReadSlice('\n')
+		if !within && len(part) > 0 {
+			lines = append(lines, string(bytes.TrimRight(part, "\r\n")))
+		}
 		if n >= 0 && len(lines) > 2*n+64 {
 			lines = append([]string(nil), lines[len(lines)-n:]...)
+		}
+		within = errors.Is(err, bufio.ErrBufferFull)
+		if err != nil && !within {
+			break
 		}
 	}
 	if n >= 0 && len(lines) > n {

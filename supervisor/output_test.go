@@ -61,6 +61,24 @@ func TestOutputLast(t *testing.T) {
 	}
 }
 
+// TestOutputLastBesideALongLine: what comes after a line without an end is not lost.
+func TestOutputLastBesideALongLine(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{maxOutputLine - 1, maxOutputLine, 300 << 10, 2 << 20} {
+		o := newOutput(t, 10<<20, 2)
+		long := strings.Repeat("x", length)
+		o.print(t, "before\n%s\r\nafter\nlast\n", long)
+		want := []string{long[:min(length, maxOutputLine)], "after", "last"}
+		got, _ := o.last(3, 0)
+		if length > 1<<20 { // no more is looked at
+			want[0] = want[0][:min(len(want[0]), len(got[0]))]
+		}
+		if !cmp.Equal(got, want) {
+			t.Errorf("a line of %d bytes: %d lines, the last %.20q", length, len(got), got[len(got)-1])
+		}
+	}
+}
+
 func TestOutputFollows(t *testing.T) {
 	t.Parallel()
 	o := newOutput(t, 1<<20, 2)
