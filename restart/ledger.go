@@ -23,6 +23,7 @@ type Ledger struct {
 	path string
 	file fs.FileInfo  // what stood at path when it was opened
 	size atomic.Int64 // of that file, the greatest that was seen: it never shrinks by itself
+	last lastFile
 	now  func() time.Time
 
 	undigested atomic.Bool // the table intake may hold something
@@ -32,12 +33,13 @@ type Ledger struct {
 }
 
 // Open opens the ledger at path, and makes it (mode 0600, in an existing
-// directory) when there is none. A file that is not ours is left as it is. What a
-// Park took in before a crash, it makes suspensions of.
+// directory) when there is none. A file that is not ours is left as it is, and one
+// that lacks what was written to it last is not opened. What a Park took in before
+// a crash, it makes suspensions of.
 // ErrNewer when a newer intermission has written it.
 func Open(path string, now func() time.Time) (*Ledger, error) {
 	if err := prepareFile(path); err != nil {
-		if faultOf(err) == faultNone {
+		if done := new(explainedError); faultOf(err) == faultNone && !errors.As(err, &done) {
 			err = fmt.Errorf("%w; check that its directory is there and writable", err)
 		}
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, Explain(path, err))
@@ -47,20 +49,32 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, err)
 	}
 	db.SetMaxOpenConns(1)
-	if err := prepareSchema(path, db); err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, Explain(path, err))
-	}
 	l := &Ledger{db: db, path: path, now: now}
-	if l.file, err = os.Stat(path); err == nil {
-		os.SameFile(l.file, l.file) // Windows finds out a file's identity only when it is asked for
-		err = l.digestLeft(context.Background())
-	}
-	if err != nil {
-		_ = db.Close()
+	if err := l.prepare(); err != nil {
+		_ = l.Close()
 		return nil, fmt.Errorf("cannot open the ledger %s: %w", path, Explain(path, err))
 	}
 	return l, nil
+}
+
+// prepare makes sure that the ledger is sound and whole.
+func (l *Ledger) prepare() error {
+	ctx := context.Background()
+	was, known := loadLast(l.path) // before the ledger is read, for another process may write to both
+	if err := prepareSchema(l.path, l.db); err != nil {
+		return err
+	}
+	now, err := checkLast(ctx, l.path, l.db, was, known)
+	if err != nil {
+		return err
+	}
+	if l.file, err = os.Stat(l.path); err != nil {
+		return err
+	}
+	os.SameFile(l.file, l.file) // Windows finds out a file's identity only when it is asked for
+	l.last.open(l.path)
+	l.last.set(now)
+	return l.digestLeft(ctx)
 }
 
 // prepareFile makes the file, so that it never has a wider mode than 0600, not
@@ -69,6 +83,9 @@ func Open(path string, now func() time.Time) (*Ledger, error) {
 func prepareFile(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := checkAbsent(path); err != nil {
+			return err
+		}
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			return nil // another process was faster
@@ -77,6 +94,9 @@ func prepareFile(path string) error {
 			return err
 		}
 		return f.Close()
+	}
+	if err == nil {
+		err = checkFile(path, info)
 	}
 	if err != nil {
 		return err
@@ -106,7 +126,10 @@ func dataSource(path string) string {
 }
 
 // Close closes the ledger.
-func (l *Ledger) Close() error { return l.db.Close() }
+func (l *Ledger) Close() error {
+	l.last.close()
+	return l.db.Close()
+}
 
 // OnChange has f called after each committed change of what is shown. f runs on
 // the goroutine that made the change and may call the ledger's reading methods.
@@ -138,9 +161,17 @@ func (l *Ledger) change(ctx context.Context, f func(*tx) error) error {
 	}
 	defer sqlTx.Rollback() //nolint:errcheck // after Commit it does nothing, and after an error that error counts
 	t := &tx{Tx: sqlTx, ctx: ctx, now: l.now().UnixMilli()}
-	err = f(t)
+	var before int64
+	if err = t.QueryRowContext(ctx, "SELECT total_changes()").Scan(&before); err == nil {
+		err = f(t)
+	}
 	if err == nil {
 		err = t.writeJournal()
+	}
+	var written last
+	changed := false
+	if err == nil {
+		written, changed, err = t.counted(before)
 	}
 	if err == nil {
 		err = l.inPlace() // it may have waited for the lock
@@ -150,6 +181,9 @@ func (l *Ledger) change(ctx context.Context, f func(*tx) error) error {
 	}
 	if err != nil {
 		return l.located(err)
+	}
+	if changed {
+		l.last.set(written)
 	}
 	if t.shown {
 		l.changed()

@@ -9,13 +9,13 @@ import (
 
 const (
 	// schemaVersion is PRAGMA user_version of a ledger that this program writes.
-	schemaVersion = 2
+	schemaVersion = 3
 	// applicationID is PRAGMA application_id, "IntM": it tells a ledger from other SQLite files.
 	applicationID = 0x496e744d
 )
 
 // migrations bring a ledger from version i to i+1.
-var migrations = [schemaVersion]string{schema1, schema2}
+var migrations = [schemaVersion]string{schema1, schema2, schema3}
 
 const schema1 = `
 CREATE TABLE incarnation (
@@ -101,6 +101,12 @@ CREATE TRIGGER journal_no_delete BEFORE DELETE ON journal BEGIN SELECT RAISE(ABO
 const schema2 = `
 ALTER TABLE session ADD COLUMN obstacle TEXT NOT NULL DEFAULT '' CHECK (obstacle IN ('', 'absent', 'elsewhere'));
 ALTER TABLE session ADD COLUMN time_known INTEGER NOT NULL DEFAULT 0; -- when we first heard of it
+`
+
+const schema3 = `
+-- Which ledger it is, and how often it was changed: see last.go.
+CREATE TABLE written (one INTEGER PRIMARY KEY CHECK (one = 1), ledger TEXT NOT NULL, changes INTEGER NOT NULL) STRICT;
+INSERT INTO written VALUES (1, lower(hex(randomblob(16))), 0);
 `
 
 // prepareSchema makes sure that the file is a sound ledger of this version, and

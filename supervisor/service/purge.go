@@ -15,7 +15,7 @@ import (
 // named, with other things in it: only these are removed.
 var (
 	ours = []string{
-		"ledger.db", "ledger.db-wal", "ledger.db-shm", "wish", "program.json", "server.json", "environment.json",
+		"ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-last", "wish", "program.json", "server.json", "environment.json",
 		"socket", "intermission.sock", "instance.lock", "tray-*.lock", "room-*",
 	}
 	oursLogs = []string{"intermission*.log*", "server*.log*", "tray*.log*", "start.log", "launchd.log"}

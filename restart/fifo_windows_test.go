@@ -1,0 +1,3 @@
+package restart
+
+func mkfifo(string) error { return nil }
