@@ -126,14 +126,44 @@ func (d *Database) LastHeld() time.Duration { return time.Duration(d.lastHeld.Lo
 func (d *Database) read(ctx context.Context, f func(q querier, s shape) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	err := d.reopen(ctx)
-	if err == nil && d.conn == nil {
-		return f(nil, d.shape)
-	}
-	if err == nil {
-		err = d.transact(ctx, f)
+	err := d.readNow(ctx, f)
+	if halfWritten(err) {
+		if err = d.rollBack(ctx); err == nil {
+			err = d.readNow(ctx, f)
+		}
 	}
 	return d.explain(err)
+}
+
+func (d *Database) readNow(ctx context.Context, f func(q querier, s shape) error) error {
+	err := d.reopen(ctx)
+	switch {
+	case err != nil:
+		return err
+	case d.conn == nil:
+		return f(nil, d.shape)
+	}
+	return d.transact(ctx, f)
+}
+
+// halfWritten says that a server was killed while it wrote the database otherwise than
+// by its WAL, which it does only while it makes it. Nobody who only reads can read that.
+func halfWritten(err error) bool {
+	var e *sqlite.Error
+	return errors.As(err, &e) && e.Code() == sqlite3.SQLITE_READONLY_ROLLBACK
+}
+
+// rollBack has SQLite undo what is half written, by the journal beside it. It does so
+// only while nobody writes, and a server would do just that before anything else: but
+// none is started as long as we can't read.
+func (d *Database) rollBack(ctx context.Context) error {
+	pool, err := sql.Open("sqlite", dsn(d.path, "rw", 256, "busy_timeout(2000)"))
+	if err != nil {
+		return err
+	}
+	var version int64
+	err = pool.QueryRowContext(ctx, `PRAGMA schema_version`).Scan(&version)
+	return errors.Join(err, pool.Close())
 }
 
 func (d *Database) transact(ctx context.Context, f func(q querier, s shape) error) error {
@@ -212,7 +242,7 @@ func (d *Database) explain(err error) error {
 	case strings.Contains(err.Error(), "malformed JSON"), strings.Contains(err.Error(), "JSON cannot hold BLOB"):
 		return &UnknownShapeError{Path: d.path, Reason: "a column that should hold JSON doesn't"}
 	}
-	return fmt.Errorf("cannot read the server's database %s: %w", d.path, err)
+	return fmt.Errorf("cannot read the server's database %s: %w", d.path, restart.ExplainServers(d.path, err))
 }
 
 // dsn is the driver's name for path, with a cache of so many kB. Nothing is
