@@ -85,6 +85,21 @@ func checkOwner(path string, info fs.FileInfo) error {
 	return nil
 }
 
+// checkTrusted refuses what somebody else than us and root owns, or every user may write.
+// A group may: on many systems each user has one of their own, and files are made so.
+func checkTrusted(path string, info fs.FileInfo) error {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return fmt.Errorf("cannot tell who owns %s", path)
+	case int(st.Uid) != os.Geteuid() && st.Uid != 0:
+		return fmt.Errorf("%s belongs to uid %d and neither to you (uid %d) nor to root, so what it says isn't done; make it your own", path, st.Uid, os.Geteuid())
+	case info.Mode().Perm()&0o002 != 0 && info.Mode()&fs.ModeSticky == 0:
+		return fmt.Errorf("every user may write to %s (mode %04o), so what it says isn't done; run: chmod o-w %s", path, info.Mode().Perm(), path)
+	}
+	return nil
+}
+
 func modeError(kind, path string, info fs.FileInfo, want fs.FileMode) error {
 	return fmt.Errorf("the %s %s has mode %04o; run: chmod %o %s", kind, path, info.Mode().Perm(), want, path)
 }

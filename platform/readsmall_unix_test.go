@@ -81,3 +81,56 @@ func TestLiveSocketBesideAHostileRecord(t *testing.T) {
 		}
 	}
 }
+
+// TestReadTrusted: what is carried out is nobody else's to write.
+func TestReadTrusted(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		setup func(t *testing.T, dir, file string)
+		err   string
+		root  bool // takes root
+	}{
+		"ours": {setup: func(*testing.T, string, string) {}},
+		"readable by all": {setup: func(t *testing.T, dir, file string) {
+			must(t, errors.Join(os.Chmod(dir, 0o755), os.Chmod(file, 0o644)))
+		}},
+		"writable by our group": {setup: func(t *testing.T, dir, file string) {
+			must(t, errors.Join(os.Chmod(dir, 0o775), os.Chmod(file, 0o664)))
+		}},
+		"in a directory like tmp": {setup: func(t *testing.T, dir, _ string) { must(t, os.Chmod(dir, 0o777|fs.ModeSticky)) }},
+		"a link to it": {setup: func(t *testing.T, dir, file string) {
+			must(t, os.Rename(file, dir+"/behind"))
+			must(t, os.Symlink("behind", file))
+		}},
+		"writable by all":       {err: "every user may write to ", setup: func(t *testing.T, _, file string) { must(t, os.Chmod(file, 0o646)) }},
+		"in a directory of all": {err: "run: chmod o-w ", setup: func(t *testing.T, dir, _ string) { must(t, os.Chmod(dir, 0o777)) }},
+		"a link to one of all": {err: "every user may write to ", setup: func(t *testing.T, dir, file string) {
+			must(t, os.Rename(file, dir+"/behind"))
+			must(t, os.Chmod(dir+"/behind", 0o666))
+			must(t, os.Symlink("behind", file))
+		}},
+		"another user's":              {root: true, err: "neither to you", setup: func(t *testing.T, _, file string) { must(t, os.Chown(file, stranger, stranger)) }},
+		"in another user's directory": {root: true, err: "neither to you", setup: func(t *testing.T, dir, _ string) { must(t, os.Chown(dir, stranger, stranger)) }},
+		"a link of ours to another's": {root: true, err: "neither to you", setup: func(t *testing.T, dir, file string) {
+			must(t, os.Rename(file, dir+"/behind"))
+			must(t, os.Chown(dir+"/behind", stranger, stranger))
+			must(t, os.Symlink("behind", file))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tt.root && !asRoot(t) {
+				return
+			}
+			dir := mkdir(t, filepath.Join(t.TempDir(), "d"), 0o700)
+			file := filepath.Join(dir, "f")
+			must(t, os.WriteFile(file, []byte("x"), 0o600))
+			tt.setup(t, dir, file)
+			got, err := ReadTrusted(file, 10)
+			checkError(t, err, tt.err)
+			if tt.err == "" && string(got) != "x" || tt.err != "" && got != nil {
+				t.Errorf("read %q", got)
+			}
+		})
+	}
+}

@@ -77,7 +77,7 @@ func DefaultConfig() Config {
 // configuration. Its error names file, line and key of everything that is wrong,
 // each with what would be right.
 func LoadConfig(path string) (Config, error) {
-	doc, err := platform.ReadSmall(path, maxConfig)
+	doc, err := platform.ReadTrusted(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return DefaultConfig(), nil
 	}

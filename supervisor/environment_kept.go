@@ -74,7 +74,7 @@ func keptEntry(line string) (name, value string, ok bool) {
 }
 
 func readKept(path string) (string, error) {
-	b, err := platform.ReadSmall(path, maxConfig)
+	b, err := platform.ReadTrusted(path, maxConfig)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
