@@ -80,7 +80,7 @@ func (w *world) ledger() string { return w.path("state", "intermission", "ledger
 // checkExecutions counts what reached the model by session, and holds it against what
 // people have asked for. The requests are read first: each comes after its consent.
 func (w *world) checkExecutions(n *count, say func(string, ...any)) {
-	requests, excused := map[string]int{}, map[string]int{}
+	requests, excused, continued := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, line := range w.lines(w.t) {
 		var r struct {
 			Session, Kind string
@@ -92,6 +92,9 @@ func (w *world) checkExecutions(n *count, say func(string, ...any)) {
 		}
 		n.Executions++
 		requests[r.Session]++
+		if r.Kind == "resume" || r.Kind == "synthetic" {
+			continued[r.Session]++
+		}
 		if r.Kind != "boot" && r.Kind != "job" {
 			continue
 		}
@@ -101,6 +104,11 @@ func (w *world) checkExecutions(n *count, say func(string, ...any)) {
 			continue
 		}
 		say("%s was resumed by its server, without consent (%s)", r.Session, line)
+	}
+	// Of the ones before, what is put back since was not executed.
+	refused := map[string]int{}
+	for _, id := range rows(w.t, w.ledger(), `SELECT session FROM journal WHERE what = 'refused'`) {
+		refused[id]++
 	}
 	consents := map[string]int{}
 	for _, id := range rows(w.t, w.ledger(), `SELECT session FROM journal WHERE what = 'consented' AND detail = ''`) {
@@ -112,6 +120,12 @@ func (w *world) checkExecutions(n *count, say func(string, ...any)) {
 	for id, executed := range requests {
 		if allowed := w.prompts[id] + consents[id] + excused[id]; executed > allowed {
 			say("%s: %d executions of %d prompts, %d consents and %d that nobody could prevent", id, executed, w.prompts[id], consents[id], excused[id])
+		}
+	}
+	for id, executed := range continued {
+		// A prompt that comes while it is continued is part of that execution.
+		if w.prompts[id] == 1 && executed > consents[id]-refused[id] {
+			say("%s: continued %d times by %d consents, of which %d were put back", id, executed, consents[id], refused[id])
 		}
 	}
 	for _, prompted := range w.prompts {

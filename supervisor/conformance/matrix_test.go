@@ -57,8 +57,9 @@ func (y *tally) take(w *world, n count) {
 
 // pair is one cell of the matrix.
 type pair struct {
-	at     faultpoint.Name
-	victim victim
+	at      faultpoint.Name
+	victim  victim
+	resumed bool // only from the first consent of the story on
 }
 
 // inOneWorld is how many cells one world goes through, one after the other.
@@ -75,7 +76,10 @@ func TestKillMatrix(t *testing.T) {
 			continue
 		}
 		for _, v := range victims {
-			cells = append(cells, pair{at, v})
+			cells = append(cells, pair{at, v, false})
+			if at == faultpoint.ServerClaimed || at == faultpoint.ServerRequested {
+				cells = append(cells, pair{at, v, true})
+			}
 		}
 	}
 	shuffle := rand.New(rand.NewPCG(uint64(seed), 0))
@@ -107,8 +111,8 @@ func (w *world) cells(t *testing.T, cells []pair) (sum count) {
 		i := &injection{at: cell.at, nth: 1, victim: cell.victim, later: n%2 == 1}
 		for round := 0; !i.fired && round < 3; round++ {
 			w.c.tell("---- %s", i)
-			w.c.arm(i)
-			w.story(i)
+			w.c.arm()
+			w.story(i, cell.resumed)
 			if err := w.settle(); err != nil {
 				t.Fatalf("%s: not settled: %v", i, err)
 			}
@@ -131,7 +135,10 @@ func (w *world) cells(t *testing.T, cells []pair) (sum count) {
 
 // story leads past every point: sessions at work, a stop, a start, consents, a no, a
 // crash of the server and a handover.
-func (w *world) story(i *injection) {
+func (w *world) story(i *injection, fromConsent bool) {
+	if !fromConsent {
+		w.c.arm(i)
+	}
 	unlucky := i.at == faultpoint.ConsentPutBack || i.at == faultpoint.ConsentUnknown
 	w.launch()
 	w.rise()
@@ -151,6 +158,9 @@ func (w *world) story(i *injection) {
 		w.misbehave("resume-500")
 	case i.at == faultpoint.ConsentUnknown:
 		w.misbehave("drop-before")
+	}
+	if fromConsent {
+		w.c.arm(i)
 	}
 	w.resume(0, 1)
 	w.misbehave("")

@@ -57,7 +57,11 @@ func newWorld(t testing.TB, kind string, resumed string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSandbox(t)
+	dir := "/dev/shm" // where a disk that others keep busy delays nothing
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		dir = ""
+	}
+	s := newSandboxIn(t, dir)
 	table := map[string]string{"claims": "session_v2", "early": "session"}[kind]
 	w := &world{sandbox: s, v2: newV2(s, kind, table), t: t, program: tried, killed: map[*process]bool{}, prompts: map[string]int{}}
 	w.goOn(resumed)

@@ -29,10 +29,13 @@ type sandbox struct {
 	env  []string
 }
 
-func newSandbox(t testing.TB) *sandbox {
+func newSandbox(t testing.TB) *sandbox { t.Helper(); return newSandboxIn(t, "") }
+
+// newSandboxIn makes it in a directory, "" for the usual one.
+func newSandboxIn(t testing.TB, dir string) *sandbox {
 	t.Helper()
 	// Not t.TempDir: with the name of a test in it, a socket's path is too long (108 bytes).
-	root, err := os.MkdirTemp("", "im")
+	root, err := os.MkdirTemp(dir, "im")
 	if err != nil {
 		t.Fatal(err)
 	}
