@@ -28,6 +28,23 @@ type Background struct {
 	unfit error  // why the program can't be installed
 
 	getenv func(string) string
+	keeper keeper // for tests; nil is Service
+}
+
+// keeper is what the system does for a service.
+type keeper interface {
+	Install(ctx context.Context, o platform.ServiceOptions) (platform.ServiceReport, error)
+	Uninstall(ctx context.Context) (platform.ServiceReport, error)
+	Start(ctx context.Context) error
+	Stop(ctx context.Context) error
+	Status(ctx context.Context) (platform.ServiceStatus, error)
+}
+
+func (b Background) system() keeper {
+	if b.keeper != nil {
+		return b.keeper
+	}
+	return b.Service
 }
 
 // Find gives the service of whoever has this environment, for the program self, of
@@ -77,8 +94,8 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 			return platform.ServiceReport{}, fmt.Errorf("cannot install the service: %w", err)
 		}
 	}
-	before, _ := b.Service.Status(ctx) // what can't be told is installed anew
-	report, err := b.Service.Install(ctx, o.ServiceOptions)
+	before, _ := b.system().Status(ctx) // what can't be told is installed anew
+	report, err := b.system().Install(ctx, o.ServiceOptions)
 	if err != nil {
 		return report, err
 	}
@@ -120,7 +137,7 @@ func (b Background) undo(ctx context.Context, before platform.ServiceStatus, fai
 	if before.Installed {
 		return failed
 	}
-	if _, err := b.Service.Uninstall(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
+	if _, err := b.system().Uninstall(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
 		return fmt.Errorf("%w; what was installed could not be taken back: %w", failed, err)
 	}
 	return fmt.Errorf("%w; nothing was installed", failed)
@@ -164,33 +181,49 @@ func (b Background) Restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if running != nil { // it stays, where the next one could not come
-		if st, err := b.Service.Status(ctx); err == nil && !st.Installed {
-			return platform.ErrNotInstalled
-		}
-		if err := b.configured(); err != nil {
-			return fmt.Errorf("the supervisor (pid %d) is not replaced: %w", running.PID, err)
-		}
-	}
 	if running == nil {
-		if st, err := b.Service.Status(ctx); err == nil && st.Running {
+		st, err := b.system().Status(ctx)
+		anothers := st.Kind == platform.SystemdSystem && os.Geteuid() == 0
+		if err == nil && st.Running && anothers {
 			if err := b.Stop(ctx); err != nil {
 				return err
 			}
 		}
-		return b.Start(ctx)
+		if err := b.Start(ctx); err != nil || !st.Running || anothers {
+			return err
+		}
+		// It was on its way, and had a server perhaps: only now it can be asked.
+		if running, err = b.running(ctx); err != nil {
+			return err
+		}
+		if running == nil {
+			return fmt.Errorf("the supervisor (pid %d) runs and doesn't answer; it can be replaced only with a stop of its server: intermission service stop, then intermission service start", st.PID)
+		}
+	}
+	// It stays, where the next one could not come.
+	if st, err := b.system().Status(ctx); err == nil && !st.Installed {
+		return platform.ErrNotInstalled
+	}
+	if err := b.configured(); err != nil {
+		return fmt.Errorf("the supervisor (pid %d) is not replaced: %w", running.PID, err)
 	}
 	client := control.Dial(b.Paths.LiveSocket())
 	defer client.Close()
 	if _, err := client.HandOver(ctx); err != nil {
 		return fmt.Errorf("the supervisor (pid %d) doesn't make room for the next: %w", running.PID, err)
 	}
-	return b.Start(ctx)
+	if err := b.Start(ctx); err != nil {
+		if pid, alive := supervisor.LivingServer(b.Paths); alive {
+			return fmt.Errorf("%w; the supervisor that ran has made room, and its server (pid %d) works on with nobody to suspend what is at work when it ends; to have it supervised: intermission run", err, pid)
+		}
+		return err
+	}
+	return nil
 }
 
 // Start starts the service, and waits until its supervisor answers.
 func (b Background) Start(ctx context.Context) error {
-	if before, err := b.Service.Status(ctx); err == nil && before.Installed && before.Kind != platform.SystemdSystem {
+	if before, err := b.system().Status(ctx); err == nil && before.Installed && before.Kind != platform.SystemdSystem {
 		// One that fails at each start is now and then running, as its manager has it.
 		if running, err := b.running(ctx); err == nil && running == nil {
 			if err := b.configured(); err != nil {
@@ -198,10 +231,10 @@ func (b Background) Start(ctx context.Context) error {
 			}
 		}
 	}
-	if err := b.Service.Start(ctx); err != nil {
+	if err := b.system().Start(ctx); err != nil {
 		return err
 	}
-	st, err := b.Service.Status(ctx)
+	st, err := b.system().Status(ctx)
 	if err != nil {
 		return err
 	}
@@ -250,7 +283,7 @@ func (b Background) Stop(ctx context.Context) error {
 	if err := b.mayStop(ctx); err != nil {
 		return err
 	}
-	err := b.Service.Stop(ctx)
+	err := b.system().Stop(ctx)
 	if errors.Is(err, platform.ErrStopByControl) {
 		client := control.Dial(b.Paths.LiveSocket())
 		defer client.Close()
@@ -262,7 +295,7 @@ func (b Background) Stop(ctx context.Context) error {
 	if err := b.endLeft(ctx); err != nil {
 		return err
 	}
-	if st, err := b.Service.Status(ctx); err == nil && strings.Contains(st.Failure, supervisor.ErrUnfinished.Error()) {
+	if st, err := b.system().Status(ctx); err == nil && strings.Contains(st.Failure, supervisor.ErrUnfinished.Error()) {
 		return fmt.Errorf("the service is stopped, but %s", st.Failure)
 	}
 	return nil
@@ -272,11 +305,11 @@ func (b Background) Stop(ctx context.Context) error {
 // unless purge says that our files are to go too; the configuration is the user's,
 // and stays in any case.
 func (b Background) Uninstall(ctx context.Context, purge bool) (platform.ServiceReport, error) {
-	if st, err := b.Service.Status(ctx); err == nil && st.Kind == platform.SystemdSystem {
+	if st, err := b.system().Status(ctx); err == nil && st.Kind == platform.SystemdSystem {
 		if purge {
 			return platform.ServiceReport{}, &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("the ledger is %s's; uninstall without --purge, and then as %s: intermission service uninstall --purge", st.User, st.User)}
 		}
-		return b.Service.Uninstall(ctx)
+		return b.system().Uninstall(ctx)
 	}
 	suspended := b.AtWork(ctx)
 	ran, _ := b.running(ctx)
@@ -289,7 +322,7 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 	if running, err := b.running(ctx); purge && (err != nil || running != nil) {
 		return platform.ServiceReport{}, &control.Error{Code: control.CodeRefused, Message: "a supervisor runs that isn't the service's, and has its ledger open; end it (intermission status has its pid), and purge again"}
 	}
-	report, err := b.Service.Uninstall(ctx)
+	report, err := b.system().Uninstall(ctx)
 	if errors.Is(err, platform.ErrNotInstalled) && !purge {
 		return report, errors.New("the service is not installed")
 	}
@@ -318,7 +351,7 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 
 // Status tells how the service is installed and who runs.
 func (b Background) Status(ctx context.Context) (Status, error) {
-	installed, err := b.Service.Status(ctx)
+	installed, err := b.system().Status(ctx)
 	if err != nil {
 		return Status{}, err
 	}
