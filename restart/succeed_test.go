@@ -1,6 +1,7 @@
 package restart
 
 import (
+	"context"
 	"errors"
 	"testing"
 )
@@ -18,8 +19,8 @@ func TestAServerThatCameUnseenIsFollowed(t *testing.T) {
 	db.fate("ses_ended", OutcomeEnded, "m2")
 	db.fate("ses_left", OutcomeInFlight, "m")
 	next := Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: begun + 100}
-	b.must(b.Ledger.Succeed(t.Context(), next, []string{"ses_active"}, db))
-	b.must(b.Ledger.Succeed(t.Context(), next, []string{"ses_active"}, db)) // again: nothing more
+	b.must(b.Ledger.Succeed(t.Context(), next, Found{Active: []string{"ses_active"}}, db))
+	b.must(b.Ledger.Succeed(t.Context(), next, Found{Active: []string{"ses_active"}}, db)) // again: nothing more
 
 	claims, err := b.Ledger.Claims(t.Context())
 	b.must(err)
@@ -49,7 +50,7 @@ func TestSucceedKeepsWhatWasParked(t *testing.T) {
 	b.must(err)
 	b.reopen()
 	b.db.fate("ses_idle", OutcomeEnded, "m")
-	b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 6000}, nil, b.db))
+	b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 6000}, Found{}, b.db))
 	b.wants("ses_1 pending", "ses_idle pending")
 }
 
@@ -66,7 +67,7 @@ func TestALateDigestIsNotAboutTheServerThatFollowed(t *testing.T) {
 	if _, err := b.Park(t.Context(), b.db, ParkOptions{Cause: CauseCrash, At: 5000, Database: serverDB}); err == nil {
 		t.Fatal("no error")
 	}
-	b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 6000}, []string{"ses_1", "ses_job"}, b.db))
+	b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 6000}, Found{Active: []string{"ses_1", "ses_job"}}, b.db))
 	b.clock = 6100
 	b.apply(EventStarted, "ses_new", 6100)
 	b.claimed("ses_1", "ses_job", "ses_new")
@@ -77,4 +78,54 @@ func TestALateDigestIsNotAboutTheServerThatFollowed(t *testing.T) {
 	b.journaled("ses_2", whatSuspended)
 	b.must(b.Suspend(t.Context(), []string{"ses_1"}, 6200))
 	b.wants("ses_2 pending", "ses_1 blocked")
+}
+
+// begunAt is a database that tells when what is in flight in it has begun.
+type begunAt struct {
+	*fakeDatabase
+	at map[string]int64
+}
+
+func (db begunAt) InFlight(_ context.Context, since int64) (list []string, err error) {
+	for id, at := range db.at {
+		if at >= since {
+			list = append(list, id)
+		}
+	}
+	return list, nil
+}
+
+// What began while nobody of us listened, in a server that was gone before we came, waits
+// too, although another server has followed: also where that server's page was never opened.
+func TestWhatBeganUnheardIsNotLost(t *testing.T) {
+	t.Parallel()
+	for _, known := range []bool{true, false} {
+		b := bare(t)
+		before := Incarnation{ID: "inc1", Generation: "v2", Database: serverDB, StartedAt: begun}
+		if known {
+			b.begin("inc1", begun)
+			b.must(b.Ledger.Apply(t.Context(), Event{Kind: EventStarted, Session: "ses_again", At: begun + 5}))
+			b.must(b.Ledger.Apply(t.Context(), Event{Kind: EventSucceeded, Session: "ses_again", At: begun + 6}))
+		}
+		db := begunAt{newDatabase(), map[string]int64{
+			"ses_old": begun - 10, "ses_again": begun + 10, "ses_unheard": begun + 20, "ses_active": begun + 30, "ses_over": begun + 40, "ses_new": begun + 110,
+		}}
+		for id := range db.at {
+			db.fate(id, OutcomeInFlight, "m-"+id)
+		}
+		db.fate("ses_over", OutcomeEnded, "m2")
+		next := Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: begun + 100}
+		found := Found{Active: []string{"ses_active"}, Asked: begun + 105, Before: before}
+		for range 2 { // again: nothing more
+			b.must(b.Ledger.Succeed(t.Context(), next, found, db))
+		}
+		waits := b.wants("ses_again pending", "ses_unheard pending")
+		b.claimed("ses_active")
+		b.journaled("ses_unheard", whatSuspended)
+		for _, w := range waits {
+			if _, err := b.Ledger.Consume(t.Context(), w.ID, w.SuspendedAt); err != nil {
+				t.Errorf("%s can't be consented to: %v", w.ID, err)
+			}
+		}
+	}
 }

@@ -37,7 +37,7 @@ func TestADatabaseThatWasReplacedSettlesNothing(t *testing.T) {
 				b.park()
 			case "a server comes unseen":
 				b.db.all(true, old...)
-				b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 5500}, nil, b.db))
+				b.must(b.Succeed(t.Context(), Incarnation{ID: "inc2", Generation: "v2", Database: serverDB, StartedAt: 5500}, Found{}, b.db))
 				b.park()
 			default:
 				b.park()

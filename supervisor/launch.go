@@ -33,7 +33,10 @@ func (s *supervisor) launch(ctx context.Context, seq uint64, spawn bool) Input {
 		}
 		s.standGuard() // until it is attended
 		faultpoint.At(faultpoint.HandoverFound)
-		return s.begun(adopted, nil, nil, seq, InAdopted)
+		if r.ID == adopted.ID || r.Mark != "" && r.Mark == adopted.Mark {
+			r = record{} // that one it is
+		}
+		return s.begun(adopted, r, nil, nil, seq, InAdopted)
 	case s.life.Err() != nil:
 		return Input{Kind: InUnsafe, Reason: "the supervisor is ending"}
 	case !errors.Is(err, opencode.ErrNone):
@@ -304,15 +307,16 @@ func (s *supervisor) parkLocked(r record, cause restart.Cause) error {
 	return s.parkUnder(lock, r, cause)
 }
 
-// begun records a living server, opens its page in the ledger and attends it.
-func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind InputKind) Input {
+// begun records a living server, opens its page in the ledger and attends it. An adopted
+// one may have followed before, whose end nobody saw.
+func (s *supervisor) begun(r, before record, st *starting, g *guard, seq uint64, kind InputKind) Input {
 	r.Places = s.surroundings().places()
 	err := r.save(s.Paths.ServerRecord)
 	if g != nil {
 		g.record.Store(&r)
 	}
 	if err == nil {
-		err = s.beginIncarnation(r, kind == InAdopted)
+		err = s.beginIncarnation(r, before, kind == InAdopted)
 		faultpoint.At(faultpoint.StartBegun)
 	}
 	if err == nil {
@@ -333,7 +337,7 @@ func (s *supervisor) begun(r record, st *starting, g *guard, seq uint64, kind In
 
 // beginIncarnation opens the incarnation's page in the ledger. One that was
 // adopted may have followed others whose end nobody saw.
-func (s *supervisor) beginIncarnation(r record, adopted bool) error {
+func (s *supervisor) beginIncarnation(r, before record, adopted bool) error {
 	ledger, _ := s.book()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
 	defer cancel()
@@ -343,11 +347,14 @@ func (s *supervisor) beginIncarnation(r record, adopted bool) error {
 	}
 	client := opencode.Connect(r.Incarnation)
 	defer client.Close()
-	active, err := client.Active(ctx)
-	if err != nil {
+	found := restart.Found{Asked: time.Now().UnixMilli(), Before: restart.Incarnation{
+		ID: before.ID, Generation: string(before.Generation), Database: inc.Database, StartedAt: before.Since,
+	}}
+	var err error
+	if found.Active, err = client.Active(ctx); err != nil {
 		return fmt.Errorf("cannot ask the adopted server what is active: %w", err)
 	}
-	if err := ledger.Succeed(ctx, inc, active, s.database); err != nil {
+	if err := ledger.Succeed(ctx, inc, found, s.database); err != nil {
 		return err
 	}
 	// Its stop may have been announced by a supervisor that did not live to do it.

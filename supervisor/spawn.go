@@ -126,9 +126,9 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 	if !ours {
 		// Another server won the race for the lock, and ours gave up: take that one.
 		r.Spawned, r.Mark, r.Program = platform.Identity{}, "", ""
-		return s.begun(r, nil, nil, seq, InAdopted)
+		return s.begun(r, record{}, nil, nil, seq, InAdopted)
 	}
-	return s.begun(r, st, g, seq, InReady)
+	return s.begun(r, record{}, st, g, seq, InReady)
 }
 
 // failFast ends the wait for a server that exited, left no process behind, and
