@@ -16,8 +16,16 @@ var program, opencodeV1 string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
+// leftover are directories that are removed after all tests.
+var leftover []string
+
 // run builds the program once for all tests, so that they meet what users run.
 func run(m *testing.M) int {
+	defer func() {
+		for _, dir := range leftover {
+			_ = os.RemoveAll(dir)
+		}
+	}()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		return fail(err)

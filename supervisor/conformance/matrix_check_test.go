@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -98,7 +99,7 @@ func (w *world) checkExecutions(n *count, say func(string, ...any)) {
 		if r.Kind != "boot" && r.Kind != "job" {
 			continue
 		}
-		if w.c.excused(r.At) {
+		if s := w.c.at(r.At); s.foreign && !s.guarded { // it came before anybody stood guard
 			excused[r.Session]++
 			n.Excused++
 			continue
@@ -201,9 +202,10 @@ func (w *world) checkSuspensions(n *count, say func(string, ...any)) {
 }
 
 // lost is an error when a session's work was cut off, and nobody knows: it isn't at work,
-// doesn't wait for consent, and was not dismissed.
+// doesn't wait for consent, and was not dismissed. What was at work only in a server that
+// no supervisor of ours has ever met is not ours.
 func (w *world) lost() error {
-	cut := rows(w.t, w.database(), `SELECT aggregate_id FROM event e WHERE type LIKE 'session.execution.%'
+	cut := rows(w.t, w.database(), `SELECT aggregate_id || ' ' || created FROM event e WHERE type LIKE 'session.execution.%'
 		AND seq = (SELECT max(seq) FROM event WHERE aggregate_id = e.aggregate_id AND type LIKE 'session.execution.%')
 		AND (type LIKE '%.started.%' OR type LIKE '%.interrupted.%' AND json_extract(data, '$.reason') = 'shutdown')`)
 	client := control.Dial(w.path("run", "intermission", "intermission.sock"))
@@ -216,7 +218,15 @@ func (w *world) lost() error {
 	if err != nil {
 		return err
 	}
-	for _, id := range cut {
+	for _, row := range cut {
+		id, text, _ := strings.Cut(row, " ")
+		began, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return err
+		}
+		if s := w.c.at(began); s.foreign && !s.seen {
+			continue
+		}
 		if active, err := w.active(a, id, ""); err != nil || active {
 			if err == nil && !slices.Contains(st.Sessions.Active, id) {
 				err = fmt.Errorf("%s is at work, and the supervisor doesn't know: %v", id, st.Sessions.Active)

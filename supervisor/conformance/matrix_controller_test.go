@@ -59,6 +59,7 @@ type served struct {
 	guarded bool  // a supervisor stood guard, so that there is nothing that it could resume
 	over    bool  // it was killed by the matrix, or is no longer registered
 	swept   bool  // it has resumed what it found
+	seen    bool  // a supervisor has opened its page in the ledger, or started it
 }
 
 // controller hears of every arrival in one sandbox, and says when to go on.
@@ -131,6 +132,10 @@ func (c *controller) arrive(a arrival) *injection {
 		if a.Held > lockHeld {
 			c.violations = append(c.violations, fmt.Sprintf("the server's database was locked for %v", a.Held))
 		}
+	case faultpoint.StartBegun:
+		for _, s := range c.servers {
+			s.seen = s.seen || !s.over
+		}
 	case faultpoint.ServerLocked:
 		c.locked(a.PID)
 	case faultpoint.ServerSwept, faultpoint.ServerStopped:
@@ -168,7 +173,7 @@ func (c *controller) locked(pid int) {
 	for sup := range c.onGuard {
 		guarded = guarded || alive(sup)
 	}
-	c.servers = append(c.servers, &served{pid: pid, at: time.Now().UnixMilli(), foreign: c.foreigners[pid], guarded: guarded})
+	c.servers = append(c.servers, &served{pid: pid, at: time.Now().UnixMilli(), foreign: c.foreigners[pid], guarded: guarded, seen: !c.foreigners[pid]})
 }
 
 // mustEnd holds that a server that has lost its lock to another ends.
@@ -230,16 +235,14 @@ func (c *controller) await(within time.Duration, done <-chan struct{}, look func
 	}
 }
 
-// excused tells whether a server that nobody could keep from it had the lock at that
-// time: somebody else started it before a supervisor stood guard.
-func (c *controller) excused(at int64) bool {
+// at gives the server that had the lock at that time; its zero value when none had.
+func (c *controller) at(when int64) (found served) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	excused := false
 	for _, s := range c.servers {
-		if s.at <= at {
-			excused = s.foreign && !s.guarded
+		if s.at <= when {
+			found = *s
 		}
 	}
-	return excused
+	return found
 }

@@ -24,12 +24,13 @@ var triedProgram = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	leftover = append(leftover, dir)
 	name := filepath.Join(dir, "intermission")
 	build := exec.Command("go", "build", "-trimpath", "-tags", "faultpoints", "-o", name, ".")
 	build.Dir = filepath.Join("..", "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("cannot build intermission: %w\n%s", err, out)
+		return "", fmt.Errorf("cannot build intermission: %w\n%s", err, out)
 	}
 	return name, nil
 })
@@ -359,7 +360,7 @@ func (w *world) settle() error {
 		w.c.mu.Lock()
 		swept := false
 		for _, s := range w.c.servers {
-			swept = swept || s.pid == st.Server.PID && s.swept
+			swept = swept || s.pid == st.Server.PID && s.swept && !s.over
 		}
 		w.c.mu.Unlock()
 		p, err := client.Pending(ctx)
