@@ -7,7 +7,8 @@
 // one user there is, whose password is whatever is given, without their environment,
 // and aren't started again when they fail; the Task Scheduler keeps a definition, and
 // runs none; nothing announces a shutdown or a sleep, so that the tests send what
-// Windows would.
+// Windows would; a pipe that is there is made once more, so that the tests build programs
+// which don't.
 package wine
 
 import (

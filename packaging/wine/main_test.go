@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -60,10 +61,14 @@ func startBench(t *testing.T) *Bench {
 	return made.b
 }
 
-// goForWindows runs the go tool so that it builds for Windows.
+// goForWindows runs the go tool so that it builds for this Windows, which has been started.
 func goForWindows(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", args...)
+	flag, err := withPipes(made.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", slices.Insert(slices.Clone(args), 1, flag)...)
 	cmd.Dir = filepath.Join("..", "..")
 	cmd.Env = append(os.Environ(), "GOOS=windows", "GOARCH=amd64", "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -185,8 +185,16 @@ func TestService(t *testing.T) {
 	if err := i.call("GET", "/api/session/active", nil, nil); err == nil {
 		t.Error("the service has said that it is stopped, and its server answers still")
 	}
-	if log := i.log(); !strings.Contains(log, "the server is stopping") || strings.Contains(log, "level=ERROR") {
-		t.Errorf("the stop was not in order:\n%s", log)
+	log := i.log()
+	for _, want := range []string{"the server is stopping", "the server is stopped"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the stop was not in order: %q is not said:\n%s", want, log)
+		}
+	}
+	for _, unwanted := range []string{"level=ERROR", "lock file was removed", "has lost its lock"} {
+		if strings.Contains(log, unwanted) {
+			t.Errorf("the stop was not in order: it says %q:\n%s", unwanted, log)
+		}
 	}
 	if out := i.must(t, "service", "start"); !strings.Contains(out, "running") {
 		t.Errorf("started:\n%s", out)
