@@ -198,6 +198,7 @@ func (s *supervisor) unfinished() error {
 	if !s.state.Leaving || s.state.Handed || !s.state.Unparked && s.held == nil {
 		return nil
 	}
+	s.Log.Error(ErrUnfinished.Error(), "reason", s.state.Reason) // for who stops the service: not every manager keeps what we end with
 	return fmt.Errorf("%w: %s; start no server before intermission runs again", ErrUnfinished, s.state.Reason)
 }
 

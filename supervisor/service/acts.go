@@ -283,6 +283,7 @@ func (b Background) Stop(ctx context.Context) error {
 	if err := b.mayStop(ctx); err != nil {
 		return err
 	}
+	logged := b.logged()
 	err := b.system().Stop(ctx)
 	if errors.Is(err, platform.ErrStopByControl) {
 		client := control.Dial(b.Paths.LiveSocket())
@@ -297,6 +298,9 @@ func (b Background) Stop(ctx context.Context) error {
 	}
 	if st, err := b.system().Status(ctx); err == nil && strings.Contains(st.Failure, supervisor.ErrUnfinished.Error()) {
 		return fmt.Errorf("the service is stopped, but %s", st.Failure)
+	}
+	if err := logged.unfinished(); err != nil {
+		return fmt.Errorf("the service is stopped, but %w", err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"intermission/platform"
+	"intermission/supervisor"
 	"intermission/supervisor/control"
 )
 
@@ -21,11 +22,12 @@ type system struct {
 	t     *testing.T
 	paths platform.Paths
 
-	mu      sync.Mutex
-	acts    []string
-	st      platform.ServiceStatus
-	failing error  // of a start
-	end     func() // of the supervisor that listens; nil when none does
+	mu       sync.Mutex
+	acts     []string
+	st       platform.ServiceStatus
+	stopping func() // at a stop
+	failing  error  // of a start
+	end      func() // of the supervisor that listens; nil when none does
 }
 
 func newSystem(t *testing.T, st platform.ServiceStatus) (*system, Background) {
@@ -97,6 +99,9 @@ func (s *system) Start(context.Context) error {
 
 func (s *system) Stop(context.Context) error {
 	s.did("stop")
+	if s.stopping != nil {
+		s.stopping()
+	}
 	return nil
 }
 
@@ -162,4 +167,24 @@ func TestStartAfterHandOverFails(t *testing.T) {
 		t.Error(err)
 	}
 	s.want("hand over", "start")
+}
+
+// TestStopTellsWhatIsUnfinished: not every service manager tells with what a supervisor has ended.
+func TestStopTellsWhatIsUnfinished(t *testing.T) {
+	s, b := newSystem(t, platform.ServiceStatus{Installed: true, Kind: platform.LogonTask})
+	file, err := os.Create(filepath.Join(s.paths.Log, "intermission.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	log := slog.New(slog.NewTextHandler(file, nil))
+	log.Error(supervisor.ErrUnfinished.Error(), "reason", "of an earlier end")
+	if err := b.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.stopping = func() { log.Error(supervisor.ErrUnfinished.Error(), "reason", `the disk of "/d" is full`) }
+	err = b.Stop(t.Context())
+	if !errors.Is(err, supervisor.ErrUnfinished) || !strings.Contains(err.Error(), `parked: the disk of "/d" is full;`) {
+		t.Error(err)
+	}
 }
