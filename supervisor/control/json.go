@@ -21,12 +21,12 @@ func WriteJSON(w io.Writer, v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, escapeUnseen(b.String()))
+	_, err := io.WriteString(w, EscapeUnseen(b.String()))
 	return err
 }
 
-// escapeUnseen escapes, in a line of JSON, what can't be seen: such stands in strings only.
-func escapeUnseen(text string) string {
+// EscapeUnseen escapes, in a line of JSON, what can't be seen: such stands in strings only.
+func EscapeUnseen(text string) string {
 	if strings.IndexFunc(text, unseen) < 0 {
 		return text
 	}

@@ -400,7 +400,7 @@ func JSONLines(w io.Writer) io.Writer {
 		b, _ := json.Marshal(struct { // a string always can be
 			Line string `json:"line"`
 		}{line})
-		return escapeUnseen(string(b))
+		return EscapeUnseen(string(b))
 	}}
 }
 

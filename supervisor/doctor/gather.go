@@ -218,7 +218,13 @@ func (c *collection) redacted() (files []file, without []string) {
 	files = append([]file{{"README.txt", []byte(readme)}}, c.files...)
 	var each sync.WaitGroup // a long log takes seconds
 	for i := range files {
-		each.Go(func() { files[i].data = []byte(r.text(string(files[i].data))) })
+		each.Go(func() {
+			text := r.text(string(files[i].data))
+			if json.Valid([]byte(text)) {
+				text = control.EscapeUnseen(text)
+			}
+			files[i].data = []byte(text)
+		})
 	}
 	each.Wait()
 	return files, without
