@@ -10,6 +10,10 @@
 // TestAlone is the control: the same servers without intermission, where the
 // fault that the flows guard against must show.
 //
+// The kill matrix (matrix_test.go) has a program of its own, built with the fault points
+// of restart/faultpoint, and kills the supervisor, the dev server, or both, or starts a
+// foreign service, at each of them, and in random stories from a seed that is printed.
+//
 // The real OpenCode comes from .cache/opencode, where `make test` puts it, or is
 // named by OPENCODE_BIN. INTERMISSION_BIN names a program to test instead of
 // building one. Both must exist: nothing is skipped.
