@@ -60,6 +60,7 @@ func (p Policy) Delay(n int) time.Duration {
 type State struct {
 	Phase    Phase
 	Wish     Wish
+	Former   Wish        // Stopping: the wish that the stop has replaced, given back if it is refused; "" none
 	Seq      uint64      // number of the current act; what an older act reports is stale
 	Deaths   []time.Time // unexpected ends in the window, oldest first
 	Blocks   int         // fruitless attempts in a row, for the pace of further ones
@@ -180,7 +181,7 @@ func reduceWish(s State, in Input) (State, []Effect) {
 			return launch(s, s.Wish == WishRunning)
 		}
 	case InStart:
-		s.Wish = WishRunning
+		s.Wish, s.Former = WishRunning, ""
 		save := []Effect{{Kind: DoSaveWish}}
 		if s.Phase == Running {
 			s.Reason = "" // of a stop that was given up
@@ -195,6 +196,9 @@ func reduceWish(s State, in Input) (State, []Effect) {
 		}
 		return s, save
 	case InStop:
+		if s.Phase != Stopped && s.Former == "" {
+			s.Former = s.Wish
+		}
 		s.Wish, s.Again, s.Yields = WishStopped, false, false
 		save := []Effect{{Kind: DoSaveWish}}
 		if s.Phase == Stopping || s.Phase == Stopped {
@@ -203,7 +207,7 @@ func reduceWish(s State, in Input) (State, []Effect) {
 		s, fx := halt(s)
 		return s, append(save, fx...)
 	case InRestart:
-		s.Wish = WishRunning
+		s.Wish, s.Former = WishRunning, ""
 		save := []Effect{{Kind: DoSaveWish}}
 		s.Deaths, s.Blocks, s.Yields = nil, 0, false
 		if s.Phase != Stopping {
@@ -302,7 +306,7 @@ func reduceStopping(p Policy, s State, in Input) (State, []Effect) {
 		s.Phase, s.Reason = Stopped, in.Reason
 	case InUnsafe:
 		if in.Retry && !s.Leaving {
-			s.Again, s.Yields = false, false // the wish says whether it is started then
+			s.Again, s.Yields, s.Former = false, false, "" // the wish says whether it is started then
 			return block(p, s, in)
 		}
 		s.Phase, s.Reason, s.Unparked = Failed, in.Reason, s.Leaving
@@ -311,6 +315,11 @@ func reduceStopping(p Policy, s State, in Input) (State, []Effect) {
 			return halt(s)
 		}
 		s.Phase, s.Reason, s.Again, s.Yields = Running, in.Reason, false, false
+		if s.Former != "" && s.Former != s.Wish { // else the next supervisor would stop it, under a user who works on
+			s.Wish, s.Former = s.Former, ""
+			return s, []Effect{{Kind: DoSaveWish}}
+		}
+		s.Former = ""
 		return s, nil
 	case InBusy:
 		if !s.Yields { // somebody has wanted it meanwhile whatever is active
@@ -325,7 +334,7 @@ func reduceStopping(p Policy, s State, in Input) (State, []Effect) {
 		return s, nil
 	}
 	again := s.Again
-	s.Again, s.Adopted, s.Yields = false, false, false
+	s.Again, s.Adopted, s.Yields, s.Former = false, false, false, ""
 	switch {
 	case s.Leaving:
 		return s, []Effect{{Kind: DoLeave}}

@@ -124,11 +124,14 @@ func TestGivesUpAndStartsAgainWhenTold(t *testing.T) {
 // when the supervisor is to end.
 func TestReduceKeeps(t *testing.T) {
 	running := State{Phase: Running, Wish: WishRunning, Seq: 4, Adopted: true}
-	for kind, wish := range map[InputKind]Wish{InStop: WishStopped, InRestart: WishRunning, InUpgrade: WishRunning} {
+	for kind, saves := range map[InputKind]int{InStop: 1, InRestart: 0, InUpgrade: 0} {
 		s, _ := Reduce(DefaultPolicy, running, Input{Kind: kind})
 		next, fx := Reduce(DefaultPolicy, s, Input{Kind: InKept, Seq: s.Seq, Reason: "full"})
-		if next.Phase != Running || next.Reason != "full" || next.Wish != wish || next.Again || next.Yields || !next.Adopted || len(fx) > 0 {
+		if next.Phase != Running || next.Reason != "full" || next.Wish != WishRunning || next.Former != "" || next.Again || next.Yields || !next.Adopted || len(fx) != saves {
 			t.Errorf("%s: %+v %+v", kind, next, fx)
+		}
+		if saves > 0 && fx[0].Kind != DoSaveWish {
+			t.Errorf("%s: the wish is not saved: %+v", kind, fx)
 		}
 		s, _ = Reduce(DefaultPolicy, s, Input{Kind: InLeave})
 		next, fx = Reduce(DefaultPolicy, s, Input{Kind: InKept, Seq: s.Seq})

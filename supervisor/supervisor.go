@@ -387,7 +387,9 @@ func (s *supervisor) step(in Input) (err error) {
 	}
 	for _, e := range effects {
 		if e.Kind == DoSaveWish {
-			err = saveWish(s.Paths.State, next.Wish)
+			if err = saveWish(s.Paths.State, next.Wish); err != nil && in.Kind == InKept { // who asked has been told already
+				s.Log.Error("the wish to stop the server, which was refused, can't be taken back", "error", err)
+			}
 			continue
 		}
 		s.perform(e)
