@@ -144,8 +144,10 @@ func (c *collection) statusWithoutTexts(st control.Status) control.Status {
 		exit := *st.Server.LastExit
 		for _, line := range exit.Output {
 			c.text(line)
-			if line = strings.TrimSpace(line); line != "" { // the reason quotes them
-				st.Server.Reason = strings.ReplaceAll(st.Server.Reason, line, leftOut)
+			for _, line := range []string{restart.PlainText(line, len(line)), strings.TrimSpace(line)} {
+				if line != "" { // the reason quotes them
+					st.Server.Reason = strings.ReplaceAll(st.Server.Reason, line, leftOut)
+				}
 			}
 		}
 		exit.Output = nil

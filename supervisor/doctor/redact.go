@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"intermission/restart"
 )
 
 // gone stands in the place of a secret, leftOut in that of a text. Each must be
@@ -124,17 +126,22 @@ func base64Parts(secret string) (parts []string) {
 // where it is quoted.
 func (r *redactor) addText(text string) {
 	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if begin := []rune(line); len(begin) > textBegins {
-			line = string(begin[:textBegins])
-		}
-		inner := func(s string) string { return s[1 : len(s)-1] }
-		quoted := inner(strconv.Quote(line))
-		escaped, _ := json.Marshal(line)
-		for _, form := range []string{line, quoted, inner(strconv.Quote(quoted)), inner(string(escaped)), strings.Join(strings.Fields(line), " ")} {
-			if len(form) >= textLeast && !strings.Contains(form, leftOut) && !slices.Contains(r.texts[form[:textLeast]], form) {
-				r.texts[form[:textLeast]] = append(r.texts[form[:textLeast]], form)
-			}
+		r.addLine(strings.TrimSpace(line))
+		r.addLine(restart.PlainText(line, 2*textBegins)) // as a reason quotes it
+	}
+}
+
+// addLine remembers the beginning of a line, in each form in which it may be quoted.
+func (r *redactor) addLine(line string) {
+	if begin := []rune(line); len(begin) > textBegins {
+		line = string(begin[:textBegins])
+	}
+	inner := func(s string) string { return s[1 : len(s)-1] }
+	quoted := inner(strconv.Quote(line))
+	escaped, _ := json.Marshal(line)
+	for _, form := range []string{line, quoted, inner(strconv.Quote(quoted)), inner(string(escaped)), strings.Join(strings.Fields(line), " ")} {
+		if len(form) >= textLeast && !strings.Contains(form, leftOut) && !slices.Contains(r.texts[form[:textLeast]], form) {
+			r.texts[form[:textLeast]] = append(r.texts[form[:textLeast]], form)
 		}
 	}
 }

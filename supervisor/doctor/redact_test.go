@@ -91,6 +91,10 @@ func TestLeavesOutTexts(t *testing.T) {
 			}
 		}
 	}
+	coloured := newRedactor(secrets{texts: []string{"\x1b[31mprompt: delete\u202e Jane Doe\x1b[0m and all of hers, at once"}})
+	if got := coloured.text("it died: prompt: delete Jane Doe and all of hers"); strings.Contains(got, "Jane") {
+		t.Errorf("a coloured line is quoted as plain text: %s", got)
+	}
 	if got := r.text(`error="Delete the \"old\" customers of" session=ses_1`); got != `error="(left out)" session=ses_1` && !strings.HasPrefix(got, `error="(left out)`) {
 		t.Errorf("got %s", got)
 	}
