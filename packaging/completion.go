@@ -1,5 +1,5 @@
 // Package packaging makes what an installed program brings with it beside itself:
-// the completion scripts of shells.
+// the completion scripts of shells, and the manual page.
 package packaging
 
 import (

@@ -18,8 +18,9 @@ import (
 const (
 	// startPatience is how long a supervisor may take to fail: then it is told why.
 	startPatience = 3 * time.Second
-	// commandPatience is how long one of our commands may take: they have limits of their own, which are shorter.
-	commandPatience = 5 * time.Minute
+	// commandPatience is how long one of our commands may take: they have limits of their own, which are
+	// shorter, ten minutes for a start whose first launch goes on.
+	commandPatience = 12 * time.Minute
 )
 
 // setUp installs the service, starts it, and has the tray start at login. next is
