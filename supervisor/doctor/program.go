@@ -259,10 +259,11 @@ func (p *patient) startAct() string {
 
 // installAct is how the service is installed here.
 func (p *patient) installAct() string {
+	s, _ := p.service()
 	switch {
 	case p.root:
 		return asUser
-	case p.noManager:
+	case p.noManager || s.Unreachable:
 		return "intermission service install --linger" // it has logind start the user manager
 	}
 	return "intermission service install"

@@ -35,6 +35,7 @@ func TestActsOfUsers(t *testing.T) {
 		"no user manager":             {User{NoManager: true}, platform.ServiceStatus{}, Failed, Warning, "intermission service install --linger", "intermission service install --linger"},
 		"a unit and no user manager":  {User{NoManager: true}, unit, Failed, Failed, "enable-linger", "enable-linger"},
 		"a unit that isn't known":     {User{}, unknown, Failed, Failed, "enable-linger", "enable-linger"},
+		"no unit, as files tell":      {User{}, platform.ServiceStatus{Unreachable: true}, Failed, Warning, "intermission service install --linger", "intermission service install --linger"},
 		"root":                        {User{Root: true}, platform.ServiceStatus{}, Warning, Warning, asUser, asUser},
 		"root with no user manager":   {User{Root: true, NoManager: true}, platform.ServiceStatus{}, Warning, Warning, asUser, asUser},
 		"root beside a system's unit": {User{Root: true}, system, Skipped, OK, "", ""},

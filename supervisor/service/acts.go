@@ -94,13 +94,20 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 			return platform.ServiceReport{}, fmt.Errorf("cannot install the service: %w", err)
 		}
 	}
-	before, _ := b.system().Status(ctx) // what can't be told is installed anew
+	before, unknown := b.system().Status(ctx) // what can't be told is installed anew
 	report, err := b.system().Install(ctx, o.ServiceOptions)
 	if err != nil {
 		return report, err
 	}
+	kept := false
+	undo := func(failed error) error {
+		if before.Installed || unknown != nil { // it would take away more than came now
+			return failed
+		}
+		return b.undo(ctx, failed, o.Linger && !before.Lingering, kept)
+	}
 	if report.Kind != platform.SystemdSystem { // whose user has an environment of his own
-		b.keepProxies(ctx, &report)
+		kept = b.keepProxies(ctx, &report)
 	}
 	if b.note != "" {
 		report.Next = append(report.Next, b.note)
@@ -111,20 +118,24 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 	report.Next = slices.DeleteFunc(report.Next, func(hint string) bool {
 		return hint == platform.HintStart || hint == platform.HintRestart
 	})
+	was := before
+	if was.Unreachable { // the manager that came meanwhile may have started it
+		was, _ = b.system().Status(ctx)
+	}
 	running, err := b.running(ctx)
 	switch {
 	case err != nil:
-		return report, b.undo(ctx, before, err)
-	case running != nil && before.Current && before.Running && (before.PID == running.PID || before.PID == 0) && running.Version == b.Version:
+		return report, undo(err)
+	case running != nil && was.Current && was.Running && (was.PID == running.PID || was.PID == 0) && running.Version == b.Version:
 		report.Done = append(report.Done, fmt.Sprintf("It runs already, as process %d.", running.PID))
 		b.tellServer(ctx, &report)
 		return report, nil
 	}
 	if err := b.Restart(ctx); err != nil {
-		return report, b.undo(ctx, before, err)
+		return report, undo(err)
 	}
 	b.tellServer(ctx, &report)
-	if running != nil && !before.Unreachable { // else it is the one that came with the manager
+	if running != nil {
 		report.Done = append(report.Done, "The supervisor that ran before has left its server to it; no session was cut off.")
 	} else {
 		report.Done = append(report.Done, "It was started.")
@@ -132,29 +143,41 @@ func (b Background) Install(ctx context.Context, o Options) (platform.ServiceRep
 	return report, nil
 }
 
-// undo takes back an installation that nothing came of, where none was before.
-func (b Background) undo(ctx context.Context, before platform.ServiceStatus, failed error) error {
-	if before.Installed {
-		return failed
-	}
+// undo takes back an installation that nothing came of, where none was before. What it
+// leaves, it names.
+func (b Background) undo(ctx context.Context, failed error, lingers, kept bool) error {
 	if _, err := b.system().Uninstall(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
 		return fmt.Errorf("%w; what was installed could not be taken back: %w", failed, err)
 	}
-	return fmt.Errorf("%w; nothing was installed", failed)
+	stays := ""
+	if lingers {
+		stays += "; lingering stays on, to switch it off: loginctl disable-linger"
+	}
+	if kept {
+		stays += "; the proxies stay in " + b.keptFile()
+	}
+	return fmt.Errorf("%w; no service was installed%s", failed, stays)
 }
 
-// keepProxies keeps what this shell knows of proxies, and the login shell doesn't.
-func (b Background) keepProxies(ctx context.Context, report *platform.ServiceReport) {
+// keptFile has the variables that are kept for the server.
+func (b Background) keptFile() string {
+	return filepath.Join(filepath.Dir(b.Paths.ConfigFile), "environment")
+}
+
+// keepProxies keeps what this shell knows of proxies, and the login shell doesn't. It
+// tells whether there is any.
+func (b Background) keepProxies(ctx context.Context, report *platform.ServiceReport) bool {
 	kept, err := supervisor.KeepProxies(ctx, b.Paths, os.Environ())
 	switch {
 	case err != nil:
 		report.Next = append(report.Next, fmt.Sprintf("The proxies of this shell are not kept for the server (%v); set them in %s, as [server] environment.", err, b.Paths.ConfigFile))
 	case len(kept) > 0:
-		report.Done = append(report.Done, fmt.Sprintf("Kept for the server, since your login shell doesn't set it: %s (in %s).", strings.Join(kept, ", "), filepath.Join(filepath.Dir(b.Paths.ConfigFile), "environment")))
+		report.Done = append(report.Done, fmt.Sprintf("Kept for the server, since your login shell doesn't set it: %s (in %s).", strings.Join(kept, ", "), b.keptFile()))
 		if b.serverLacks(ctx, kept) {
 			report.Next = append(report.Next, "The server that runs was started without them; to start it again with them (sessions at work then wait for consent): intermission restart")
 		}
 	}
+	return len(kept) > 0
 }
 
 // serverLacks tells whether a server runs that was started without these variables of

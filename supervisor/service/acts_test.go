@@ -22,12 +22,15 @@ type system struct {
 	t     *testing.T
 	paths platform.Paths
 
-	mu       sync.Mutex
-	acts     []string
-	st       platform.ServiceStatus
-	stopping func() // at a stop
-	failing  error  // of a start
-	end      func() // of the supervisor that listens; nil when none does
+	mu         sync.Mutex
+	acts       []string
+	st         platform.ServiceStatus
+	installing func() // at an installation
+	stopping   func() // at a stop
+	unknown    error  // of a question
+	watched    func() // at a look at its outcome
+	failing    error  // of a start
+	end        func() // of the supervisor that listens; nil when none does
 }
 
 func newSystem(t *testing.T, st platform.ServiceStatus) (*system, Background) {
@@ -56,10 +59,10 @@ func (s *system) listen() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- control.NewServer(supervising{s: s}, slog.New(slog.DiscardHandler)).Serve(ctx, l) }()
-	s.end = func() {
+	s.end = sync.OnceFunc(func() {
 		cancel()
 		<-ended
-	}
+	})
 }
 
 func (s *system) did(act string) {
@@ -80,6 +83,9 @@ func (s *system) want(acts ...string) {
 func (s *system) Install(context.Context, platform.ServiceOptions) (platform.ServiceReport, error) {
 	s.did("install")
 	s.st.Installed, s.st.Current = true, true
+	if s.installing != nil {
+		s.installing()
+	}
 	return platform.ServiceReport{Kind: s.st.Kind}, nil
 }
 
@@ -105,7 +111,7 @@ func (s *system) Stop(context.Context) error {
 	return nil
 }
 
-func (s *system) Status(context.Context) (platform.ServiceStatus, error) { return s.st, nil }
+func (s *system) Status(context.Context) (platform.ServiceStatus, error) { return s.st, s.unknown }
 
 // supervising is the supervisor that the service runs.
 type supervising struct {
@@ -116,6 +122,14 @@ type supervising struct {
 func (v supervising) HandOver(context.Context) (control.Ending, error) {
 	v.s.did("hand over")
 	return control.Ending{PID: os.Getpid(), Lock: v.s.paths.InstanceLock}, nil
+}
+
+func (v supervising) Watch(_ context.Context, send func(control.Snapshot) error) error {
+	if v.s.watched != nil {
+		v.s.watched()
+		return send(control.Snapshot{Status: control.Status{Server: control.ServerStatus{State: "starting"}}})
+	}
+	return send(control.Snapshot{Status: control.Status{Server: control.ServerStatus{State: "running"}}})
 }
 
 func (supervising) MayLeave(context.Context) error { return nil }
@@ -186,5 +200,66 @@ func TestStopTellsWhatIsUnfinished(t *testing.T) {
 	err = b.Stop(t.Context())
 	if !errors.Is(err, supervisor.ErrUnfinished) || !strings.Contains(err.Error(), `parked: the disk of "/d" is full;`) {
 		t.Error(err)
+	}
+}
+
+// TestUndoOfAnInstallation: what was there before isn't taken away, and what stays is named.
+func TestUndoOfAnInstallation(t *testing.T) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"} {
+		t.Setenv(name, "")
+		t.Setenv(strings.ToLower(name), "")
+	}
+	for _, c := range []struct {
+		before  platform.ServiceStatus
+		unknown error
+		linger  bool
+		undone  bool
+		has     string
+	}{
+		{undone: true, has: "no service was installed"},
+		{linger: true, undone: true, has: "lingering stays on"},
+		{before: platform.ServiceStatus{Installed: true}},
+		{unknown: errors.New("the bus is slow")},
+	} {
+		c.before.Kind = platform.SystemdUser
+		s, b := newSystem(t, c.before)
+		s.failing = errors.New("no bus")
+		s.unknown = c.unknown
+		_, err := b.Install(t.Context(), Options{ServiceOptions: platform.ServiceOptions{Linger: c.linger}})
+		if err == nil || !strings.Contains(err.Error(), "no bus") || !strings.Contains(err.Error(), c.has) {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if slices.Contains(s.acts, "uninstall") != c.undone {
+			t.Errorf("%+v: %q", c, s.acts)
+		}
+	}
+}
+
+// TestInstallWithTheManagerThatComes: lingering starts the user's manager, which starts what is enabled.
+func TestInstallWithTheManagerThatComes(t *testing.T) {
+	s, b := newSystem(t, platform.ServiceStatus{Installed: true, Kind: platform.SystemdUser, Unreachable: true})
+	s.installing = func() {
+		s.st.Unreachable, s.st.Running, s.st.PID = false, true, os.Getpid()
+		s.listen()
+	}
+	report, err := b.Install(t.Context(), Options{ServiceOptions: platform.ServiceOptions{Linger: true}})
+	if err != nil || !strings.Contains(strings.Join(report.Done, " "), "It runs already") {
+		t.Errorf("%+v, %v", report, err)
+	}
+	s.want("install")
+}
+
+// TestOutcomeOfOneThatEnds: a supervisor that dies while it starts its server has no outcome.
+func TestOutcomeOfOneThatEnds(t *testing.T) {
+	s, b := newSystem(t, platform.ServiceStatus{})
+	gone := make(chan struct{})
+	s.watched = sync.OnceFunc(func() { close(gone) })
+	s.listen()
+	go func() {
+		<-gone
+		s.end()
+	}()
+	if st := b.Outcome(t.Context()); st != nil {
+		t.Errorf("%+v", st.Server)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -33,7 +32,8 @@ func (b Background) configured() error {
 const outcomePatience = 90 * time.Second
 
 // Outcome waits for what came of the supervisor's first launch: its server runs, or
-// doesn't for a reason. It is nil where the supervisor answers another user only.
+// doesn't for a reason. It is nil where the supervisor answers another user only, or
+// has ended before it came to that.
 func (b Background) Outcome(ctx context.Context) *control.Status {
 	ctx, cancel := context.WithTimeout(ctx, outcomePatience)
 	defer cancel()
@@ -51,6 +51,13 @@ func (b Background) Outcome(ctx context.Context) *control.Status {
 		})
 		if last == nil || errors.Is(err, errOutcome) {
 			break
+		}
+		if err != nil && control.AsError(err).Code == control.CodeNoSupervisor {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond): // a stream that ends at once is asked for anew
 		}
 	}
 	return last
@@ -105,7 +112,7 @@ func (b Background) After(ctx context.Context, act string, suspended int) (Statu
 // kept names what stays after a purge.
 func (b Background) kept() string {
 	var there []string
-	for _, path := range []string{b.Paths.ConfigFile, filepath.Join(filepath.Dir(b.Paths.ConfigFile), "environment")} {
+	for _, path := range []string{b.Paths.ConfigFile, b.keptFile()} {
 		if _, err := os.Lstat(path); err == nil {
 			there = append(there, path)
 		}

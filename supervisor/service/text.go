@@ -29,7 +29,10 @@ func StatusText(st Status) string {
 	row := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "%-13s%s\n", label, restart.PlainText(fmt.Sprintf(format, args...), 1000))
 	}
-	if !st.Installed {
+	if !st.Installed && st.Unreachable { // an installation would be refused
+		row("service", "not installed, as far as its files tell")
+		row("state", "%s", st.State)
+	} else if !st.Installed {
 		row("service", "not installed; install it with: intermission service install")
 	} else {
 		row("service", "%s", strings.TrimSuffix(string(st.Kind)+", "+st.Definition, ", "))

@@ -37,6 +37,10 @@ func TestStatusSaysWhatToDo(t *testing.T) {
 			with(func(st *Status) { st.Unreachable, st.Program, st.Version, st.Current = true, "", "", false }),
 			[]string{"systemd user unit"}, []string{"program", "not what this"},
 		},
+		"nothing, and no manager": {
+			Status{ServiceStatus: platform.ServiceStatus{Unreachable: true, State: "not running: log in, or: intermission service install --linger"}},
+			[]string{"intermission service install --linger"}, []string{"install it with"},
+		},
 		"newer program": {
 			with(func(st *Status) { st.Supervisor = &control.SupervisorStatus{PID: 7, Version: "1.3.0"} }),
 			[]string{"1.3.0"}, []string{"1.2.3", "update"},
