@@ -147,13 +147,14 @@ func parseTask(text string) (task, error) {
 func (t task) enabled() bool { return t.Settings.Enabled == "true" && t.Trigger.Enabled == "true" }
 
 // same tells whether both do the same. Users are compared by same too, for a name and
-// a SID may mean one account. Whether a task is switched off is the person's affair.
+// a SID may mean one account. Whether a task is switched off is the person's affair, and
+// which version has written it says nothing of what it does.
 func (t task) same(other task, user func(a, b string) bool) bool {
 	if !user(t.User, other.User) || !user(t.Trigger.User, other.Trigger.User) {
 		return false
 	}
 	for _, x := range []*task{&t, &other} {
-		x.User, x.Trigger.User, x.Trigger.Enabled, x.Settings.Enabled = "", "", "", ""
+		x.User, x.Trigger.User, x.Trigger.Enabled, x.Settings.Enabled, x.Version = "", "", "", "", ""
 	}
 	return t == other
 }

@@ -269,7 +269,7 @@ func (s Service) status(ctx context.Context) (ServiceStatus, error) {
 	if have != nil {
 		st = ServiceStatus{
 			Installed: true, Kind: LaunchdAgent, Definition: path,
-			Program: launchAgentProgram(have), Version: launchAgentVersion(have), Current: bytes.Equal(have, want),
+			Program: launchAgentProgram(have), Version: launchAgentVersion(have), Current: sameLaunchAgent(have, want),
 		}
 		// A system that can't say has nothing switched off.
 		off, _ := launchctl(ctx, "print-disabled", launchDomain())

@@ -97,7 +97,7 @@ func (s scmService) install(ctx context.Context, o ServiceOptions, report *Servi
 	if !s.account.is(owner) {
 		return fmt.Errorf("the service %s is there already, and runs as %s; take a logon task: intermission service install --task", s.Name, owner)
 	}
-	if had.equal(s.want()) {
+	if had.equal(s.want()) && had.version == s.Version {
 		report.Done = append(report.Done, "The service "+s.Name+" is installed and current.")
 		return nil
 	}

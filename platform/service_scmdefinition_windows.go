@@ -40,9 +40,10 @@ func (s scmService) want() scmDefinition {
 	return d
 }
 
+// equal tells whether both do the same: the version of who wrote it is no part of that.
 func (d scmDefinition) equal(other scmDefinition) bool {
 	return d.commandLine == other.commandLine && d.title == other.title && d.comment == other.comment &&
-		d.version == other.version && d.start == other.start && slices.Equal(d.env, other.env)
+		d.start == other.start && slices.Equal(d.env, other.env)
 }
 
 // have reads the definition, and whose the service is.

@@ -68,6 +68,11 @@ func (u unitState) running() bool {
 	return u.pid != 0 && slices.Contains([]string{"active", "activating", "reloading", "deactivating"}, u.active)
 }
 
+// fails tells whether the unit has failed, or does so at each start.
+func (u unitState) fails() bool {
+	return u.active == "failed" || u.sub == "auto-restart" && u.result != "success"
+}
+
 // words are the manager's own, and the supervisor's: "active (running), 2 sessions pending".
 func (u unitState) words() string {
 	if u.load == stateMasked {
@@ -229,7 +234,7 @@ func (s systemdService) status(ctx context.Context) (ServiceStatus, error) {
 	st.Installed = files.have != nil || st.Enabled || st.Running
 	// A version stamp that is behind is no other definition: the program is asked for its own.
 	st.Current = u.fragment != "" && !u.reload && sameUnit(files.have, files.want) && (files.have == nil) == (files.want == nil)
-	if u.active == "failed" || u.sub == "auto-restart" && u.result != "success" {
+	if u.fails() {
 		st.Failure = s.said(ctx)
 	}
 	return st, nil
@@ -328,14 +333,18 @@ func (s systemdService) explain(ctx context.Context, err error) error {
 	if cannot != nil {
 		return err
 	}
-	said := s.said(ctx)
 	// Its own first sentence; the rest of it names commands to look for more.
 	first, _, _ := strings.Cut(err.Error(), " See ")
 	if strings.Contains(first, "authentication required") {
 		return fmt.Errorf("%s A system unit is root's: use sudo", first)
 	}
-	if said != "" && u.active != "inactive" {
-		return fmt.Errorf("it said: %s (the unit is %s)", said, u.words())
+	if u.fails() {
+		if said := s.said(ctx); said != "" {
+			return fmt.Errorf("it said: %s (the unit is %s)", said, u.words())
+		}
+	}
+	if strings.Contains(first, "canceled") {
+		return fmt.Errorf("another command on the service came in between (the unit is %s); see: intermission service status", u.words())
 	}
 	return fmt.Errorf("%s The unit is %s", first, u.words())
 }

@@ -284,6 +284,15 @@ func TestStartUnit(t *testing.T) {
 	if err := start(); err == nil || err.Error() != "cannot start the service: it said: config.toml: line 3"+want {
 		t.Errorf("got %v", err)
 	}
+	// What another command does to it meanwhile is no fault that the supervisor has told.
+	m.write("props", "ActiveState=deactivating\nSubState=stop-sigterm\nResult=success\n")
+	if err := start(); err == nil || strings.Contains(err.Error(), "it said") || !strings.Contains(err.Error(), "The unit is deactivating") {
+		t.Errorf("got %v", err)
+	}
+	m.write("start.fails", "Job for intermission.service canceled.\n")
+	if err := start(); err == nil || !strings.Contains(err.Error(), "another command") {
+		t.Errorf("got %v", err)
+	}
 	m.write("props", "LoadState=masked\n")
 	if err := start(); err == nil || !strings.Contains(err.Error(), "systemctl --user unmask intermission") {
 		t.Errorf("got %v", err)

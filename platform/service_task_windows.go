@@ -101,7 +101,7 @@ func (s schedulerTask) install(_ context.Context, _ ServiceOptions, report *Serv
 	if err != nil && !errors.Is(err, ErrNotInstalled) {
 		return err
 	}
-	if err == nil && s.current(had.task) && had.enabled && had.task.enabled() {
+	if err == nil && s.current(had.task) && had.task.Version == s.Version && had.enabled && had.task.enabled() {
 		report.Done = append(report.Done, "The logon task "+s.name()+" is installed and current.")
 		return nil
 	}
