@@ -359,11 +359,23 @@ func (s *supervisor) parkNow(r record, cause restart.Cause, release func()) erro
 		s.Log.Warn("parked, but", "warning", w)
 	}
 	s.workers.Go(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), parkTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life), s.describePatience())
 		defer cancel()
 		if err := ledger.Describe(ctx, db); err != nil {
 			s.Log.Warn("parked, but not described", "error", err)
 		}
 	})
 	return nil
+}
+
+// describePatience is how long what was parked may take to be described. When we are
+// to end, that comes on top of a stop, its park and the end of tools, and a manager
+// kills who takes longer: a title that is missing is the lesser loss.
+func (s *supervisor) describePatience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Leaving {
+		return leaveRest / 3
+	}
+	return parkTimeout
 }

@@ -198,3 +198,13 @@ func TestNoManager(t *testing.T) {
 		t.Errorf("%s where less is configured", s.stopLimit())
 	}
 }
+
+// All that a leave may wait for, one after the other, is over before a manager kills.
+func TestALeaveEndsBeforeItsManagerKills(t *testing.T) {
+	s := &supervisor{state: State{Leaving: true}}
+	s.Config.Server.StopTimeout = time.Hour
+	const killed = 2 * time.Second // until one that was killed is gone
+	if sum := s.stopLimit() + 3*toolGrace + killed + s.describePatience(); sum >= platform.ServiceStopLimit {
+		t.Errorf("a leave may take %s of %s", sum, platform.ServiceStopLimit)
+	}
+}

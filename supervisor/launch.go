@@ -78,7 +78,8 @@ func (s *supervisor) endRecorded(r record) error {
 		return err
 	}
 	s.Log.Warn("the recorded server lives, unregistered; ending it", "pid", r.Identity.PID)
-	if left := platform.KillTree(s.life, []platform.Identity{r.Identity}, s.Config.Server.StopTimeout/2); len(left) > 0 {
+	// Who is told to leave meanwhile waits for this, and may not take longer than a manager waits.
+	if left := platform.KillTree(s.life, []platform.Identity{r.Identity}, min(s.Config.Server.StopTimeout, leaveLimit)/2); len(left) > 0 {
 		return fmt.Errorf("the server (pid %d) lives, is not registered, and can't be ended; look at it with ps", r.Identity.PID)
 	}
 	return nil
