@@ -16,7 +16,7 @@ import (
 var (
 	ours = []string{
 		"ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.db-last", "wish", "program.json", "server.json", "environment.json",
-		"socket", "intermission.sock", "instance.lock", "tray-*.lock", "room-*",
+		"socket", "intermission.sock", "instance.lock", "tray-*.lock", "room-[0-9]*",
 	}
 	oursLogs = []string{"intermission*.log*", "server*.log*", "tray*.log*", "start.log", "launchd.log"}
 )
@@ -28,11 +28,19 @@ func purgeFiles(p platform.Paths) error {
 		dir   string
 		names []string
 	}{{p.Log, oursLogs}, {p.State, ours}, {p.Runtime, ours}} {
-		for _, pattern := range place.names {
-			paths, err := filepath.Glob(filepath.Join(globLiteral(place.dir), pattern))
+		entries, err := os.ReadDir(place.dir) // not Glob, for which a path can't be quoted on Windows
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
-			for _, path := range paths {
-				if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		}
+		for _, pattern := range place.names {
+			for _, entry := range entries {
+				if match, _ := filepath.Match(pattern, entry.Name()); !match {
+					// What a write left that was cut off has the name of its file in it.
+					if match, _ = filepath.Match("."+pattern+".*", entry.Name()); !match {
+						continue
+					}
+				}
+				if err := os.Remove(filepath.Join(place.dir, entry.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 					errs = append(errs, err)
 				}
 			}
@@ -43,16 +51,4 @@ func purgeFiles(p platform.Paths) error {
 		return fmt.Errorf("the service is gone, and some of its files can't be removed: %w", err)
 	}
 	return nil
-}
-
-// globLiteral quotes a directory's name for Glob.
-func globLiteral(dir string) string {
-	var b []rune
-	for _, r := range dir {
-		if r == '*' || r == '?' || r == '[' || r == '\\' && filepath.Separator != '\\' {
-			b = append(b, '\\')
-		}
-		b = append(b, r)
-	}
-	return string(b)
 }

@@ -14,9 +14,9 @@ func TestPurgeRemovesOursOnly(t *testing.T) {
 	for _, name := range []string{"plain", "with [brackets] and *"} {
 		state := filepath.Join(t.TempDir(), name)
 		p := platform.Paths{State: state, Log: filepath.Join(state, "log"), Runtime: filepath.Join(state, "run"), Ledger: filepath.Join(state, "ledger.db")}
-		theirs := []string{filepath.Join(state, "thesis.tex"), filepath.Join(p.Log, "other.log"), filepath.Join(state, "ledger.db.backup")}
+		theirs := []string{filepath.Join(state, "thesis.tex"), filepath.Join(p.Log, "other.log"), filepath.Join(state, "ledger.db.backup"), filepath.Join(state, "room-notes.txt")}
 		of := []string{
-			p.Ledger, p.Ledger + "-wal", filepath.Join(state, "wish"), filepath.Join(state, "server.json"), p.SocketRecord(),
+			p.Ledger, p.Ledger + "-wal", filepath.Join(state, "wish"), filepath.Join(state, "room-123"), filepath.Join(state, "server.json"), filepath.Join(state, ".server.json.4711"), filepath.Join(state, ".environment.json.12"), p.SocketRecord(),
 			filepath.Join(p.Log, "intermission.log"), filepath.Join(p.Log, "server-2026-11-30T22-00-00.000.log.gz"), filepath.Join(p.Runtime, "tray-1.lock"),
 		}
 		for _, path := range slices.Concat(theirs, of) {
