@@ -184,6 +184,9 @@ func (e *environment) note(s *supervisor, made ServerEnvironment, said loginAnsw
 		return
 	}
 	e.memory = memory
+	if s.finish { // a stop by who isn't the supervisor that the server's starts are remembered of
+		return
+	}
 	if err := memory.save(s.Paths.State); err != nil {
 		s.Log.Warn("the server's environment is not remembered", "error", err)
 	}

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"intermission/restart"
@@ -23,11 +24,16 @@ func TestStopLeft(t *testing.T) {
 	if _, alive := LivingServer(b.o.Paths); !alive {
 		t.Fatal("nothing was left")
 	}
-	if err := StopLeft(context.Background(), b.o); err != nil {
+	o := b.o
+	o.Environ = append(slices.Clone(o.Environ), "OF_A_TERMINAL=1")
+	if err := StopLeft(context.Background(), o); err != nil {
 		t.Fatal(err)
 	}
 	if pid, alive := LivingServer(b.o.Paths); alive {
 		t.Errorf("pid %d lives", pid)
+	}
+	if process := recallEnvironment(b.o.Paths.State).Process; len(process) == 0 || slices.Contains(process, "OF_A_TERMINAL=1") {
+		t.Errorf("the supervisor's environment is remembered as %d variables, with the stop's", len(process))
 	}
 	b.start()
 	b.phase(Running) // as was wished

@@ -23,7 +23,7 @@ func (b Background) endLeft(ctx context.Context) error {
 		config = supervisor.DefaultConfig() // for a stop it will do
 	}
 	if err := supervisor.StopLeft(ctx, supervisor.Options{
-		Version: b.Version, Paths: b.Paths, Config: config, Environ: os.Environ(), LoginEnvironment: true,
+		Version: b.Version, Paths: b.Paths, Config: config, Environ: os.Environ(),
 	}); err != nil {
 		return fmt.Errorf("the service is stopped, but its server (pid %d) works on: %w", pid, err)
 	}
