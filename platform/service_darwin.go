@@ -287,3 +287,7 @@ func (s Service) status(ctx context.Context) (ServiceStatus, error) {
 
 // ServiceOutputLost says that what a service prints is of no use: launchd appends it to a file without end.
 const ServiceOutputLost = true
+
+// Removable says why a service of this kind can't be taken away by who asks; here
+// nothing keeps them from it.
+func Removable(ServiceKind) error { return nil }

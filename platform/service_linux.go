@@ -231,3 +231,7 @@ func (h serviceHost) lingers(name string) bool {
 
 // ServiceOutputLost says that what a service prints is of no use: the journal has it.
 const ServiceOutputLost = false
+
+// Removable says why a service of this kind can't be taken away by who asks; here
+// nothing keeps them from it.
+func Removable(ServiceKind) error { return nil }

@@ -96,6 +96,15 @@ func whyTask(elevated bool) string {
 	return why + " A service, which runs from the computer's start on, needs your password and a prompt that was opened as administrator: intermission service install --service"
 }
 
+// Removable says why a service of this kind can't be taken away by who asks; it is
+// asked before anything is stopped.
+func Removable(kind ServiceKind) error {
+	if kind == WindowsService && !elevated() {
+		return fmt.Errorf("cannot remove the %s: open a prompt as administrator for it; nothing was changed", kind)
+	}
+	return nil
+}
+
 func (s Service) uninstall(ctx context.Context) (ServiceReport, error) {
 	report := ServiceReport{Done: []string{}, Next: []string{}}
 	kind, st, err := s.installed(ctx)
@@ -103,8 +112,8 @@ func (s Service) uninstall(ctx context.Context) (ServiceReport, error) {
 		return report, err
 	}
 	report.Kind = st.Kind
-	if st.Kind == WindowsService && !elevated() {
-		return report, fmt.Errorf("cannot remove the %s: open a prompt as administrator for it; nothing was changed", st.Kind)
+	if err := Removable(st.Kind); err != nil {
+		return report, err
 	}
 	if err := untilStopped(ctx, kind); err != nil {
 		return report, fmt.Errorf("cannot stop the %s: %w", st.Kind, err)

@@ -338,6 +338,11 @@ func (b Background) Uninstall(ctx context.Context, purge bool) (platform.Service
 		}
 		return b.system().Uninstall(ctx)
 	}
+	if st, err := b.system().Status(ctx); err == nil {
+		if err := platform.Removable(st.Kind); err != nil {
+			return platform.ServiceReport{}, err
+		}
+	}
 	suspended := b.AtWork(ctx)
 	ran, _ := b.running(ctx)
 	if err := b.Stop(ctx); err != nil && !errors.Is(err, platform.ErrNotInstalled) {
