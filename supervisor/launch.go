@@ -96,8 +96,13 @@ func (s *supervisor) locate(ctx context.Context, r record) (missing, err error) 
 	if before != nil && before.Fresh() && !offered {
 		return nil, nil
 	}
-	install, err := s.findProgram(ctx)
+	install, err := s.unconfigured(), error(nil)
+	if install == nil {
+		install, err = s.findProgram(ctx)
+	}
 	switch {
+	case err == nil && s.Fault != nil:
+		missing = &faultyError{s.Fault}
 	case err == nil:
 		s.Log.Info("found", "program", install.Program, "version", install.Version, "generation", install.Generation)
 	case before != nil:
@@ -126,11 +131,28 @@ func (s *supervisor) locate(ctx context.Context, r record) (missing, err error) 
 	return missing, nil //nolint:nilerr // what is missing is told apart
 }
 
+// unconfigured is the program that was found last, where the configuration that may
+// name another can't be read: it tells where the server's lock and database are.
+func (s *supervisor) unconfigured() *opencode.Install {
+	if s.Fault == nil {
+		return nil
+	}
+	return loadProgram(s.Paths.State, s.environ())
+}
+
+// faultyError says why no server is started with Options.Fault.
+type faultyError struct{ fault error }
+
+func (e *faultyError) Error() string {
+	return fmt.Sprintf("no server is started: %v; mend that, and run: intermission service restart", e.fault)
+}
+
 // withAct words why the program can't be used. Some errors name their act themselves.
 func withAct(err error) string {
 	var missing *opencode.NotFoundError
 	var unknown *opencode.UnsupportedVersionError
-	if errors.As(err, &missing) || errors.As(err, &unknown) {
+	var faulty *faultyError
+	if errors.As(err, &missing) || errors.As(err, &unknown) || errors.As(err, &faulty) {
 		return err.Error()
 	}
 	return err.Error() + "; mend that, and run: intermission start"
@@ -278,11 +300,20 @@ func (s *supervisor) recordOf(inc opencode.Incarnation, old record) (record, err
 		return record{}, opencode.ErrNone
 	}
 	_, end := s.out.last(0, 0)
-	r := record{Incarnation: inc, Identity: id, Ready: true, Since: time.Now().UnixMilli(), Output: end}
+	r := record{Incarnation: inc, Identity: id, Ready: true, Since: s.cameBy(inc.ID, time.Now().UnixMilli()), Output: end}
 	if !old.Ready && old.owns(inc.PID) {
 		r.Spawned, r.Mark, r.Since, r.Output = old.Spawned, old.Mark, old.Since, old.Output
 	}
 	return r, nil
+}
+
+// cameBy gives when a server came that others have started, at most so late: it may have been at
+// work long before we saw it, and end before it can be asked.
+func (s *supervisor) cameBy(id string, latest int64) int64 {
+	if at := s.program().RegisteredAt(id); !at.IsZero() {
+		return min(at.UnixMilli(), latest)
+	}
+	return latest
 }
 
 // parkLocked parks while it holds the server's lock, which proves that none is up.

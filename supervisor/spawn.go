@@ -24,6 +24,9 @@ func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
 	r := record{Since: time.Now().UnixMilli(), Places: s.surroundings().places()}
 	r.ID, r.Generation, r.Version = uuid.NewString(), s.program().Generation, s.program().Version
 	r.Mark, r.Program = r.ID, r.Version
+	if err := s.out.open(); err != nil {
+		return Input{Kind: InUnsafe, Reason: err.Error()}
+	}
 	_, r.Output = s.out.last(0, 0)
 	port, in, ok := s.choosePort()
 	if !ok {
@@ -40,7 +43,7 @@ func (s *supervisor) spawn(ctx context.Context, seq uint64) Input {
 		return Input{Kind: InUnsafe, Reason: err.Error()}
 	}
 	faultpoint.At(faultpoint.StartIntent)
-	child, err := platform.Start(platform.Spec{Argv: argv, Env: env, Dir: s.program().Home(), Output: s.out.file})
+	child, err := platform.Start(platform.Spec{Argv: argv, Env: env, Dir: s.program().Home(), Output: s.out.handle()})
 	if err != nil {
 		removeRecord(s.Paths.ServerRecord)
 		return Input{Kind: InRefused, Reason: fmt.Sprintf("cannot start %s: %v", argv[0], err)}
@@ -125,7 +128,7 @@ func (s *supervisor) awaitReady(ctx context.Context, seq uint64, r record, st *s
 	r.Incarnation, r.Identity, r.Ready = inc, id, true
 	if !ours {
 		// Another server won the race for the lock, and ours gave up: take that one.
-		r.Spawned, r.Mark, r.Program = platform.Identity{}, "", ""
+		r.Spawned, r.Mark, r.Program, r.Since = platform.Identity{}, "", "", s.cameBy(inc.ID, r.Since)
 		return s.begun(r, record{}, nil, nil, seq, InAdopted)
 	}
 	return s.begun(r, record{}, st, g, seq, InReady)

@@ -132,6 +132,8 @@ func (c *controller) arrive(a arrival) *injection {
 		if a.Held > lockHeld {
 			c.violations = append(c.violations, fmt.Sprintf("the server's database was locked for %v", a.Held))
 		}
+	case faultpoint.HandoverLeaving: // from here to the next one nobody can stand guard
+		delete(c.onGuard, a.PID)
 	case faultpoint.StartBegun:
 		for _, s := range c.servers {
 			s.seen = s.seen || !s.over

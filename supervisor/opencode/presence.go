@@ -1,5 +1,7 @@
 package opencode
 
+import "time"
+
 // Marker is the variable in the environment of a server that we started, and of
 // everything that it starts, by which what it leaves behind is known to be ours.
 const Marker = markerVariable
@@ -16,6 +18,17 @@ func (i *Install) Registered(id string) bool {
 		}
 	}
 	return false
+}
+
+// RegisteredAt gives when the incarnation id registered: it has served nobody before.
+// The zero time when it isn't registered (any more).
+func (i *Install) RegisteredAt(id string) time.Time {
+	for _, r := range registrations(i.RegistrationDir()) {
+		if r.ID == id {
+			return r.Changed
+		}
+	}
+	return time.Time{}
 }
 
 // Path is the database's file.
