@@ -126,6 +126,30 @@ func (d *delivery) run() {
 	if !executes || d.endedMeanwhile() {
 		r.leave(d.ticket.Session)
 	}
+	d.conclude()
+}
+
+// conclude decides what could not be written down when it was known, for the ledger's
+// disk was full, say: else it would be seen as under way until we end. It is tried until
+// it is decided, or the server ends: then Park decides.
+func (d *delivery) conclude() {
+	ctx, l := d.up.ctx, d.resumer.ledger
+	for {
+		err := l.step(ctx, d.ticket, func(t *tx, s *session) error {
+			return t.putBack(s, "it was not sent, for that could not be written down")
+		}, phaseQueued)
+		if errors.Is(err, ErrNotPending) {
+			err = l.recover(ctx, d.ticket, d.up.Lookup, d.up.db)
+		}
+		if err == nil || errors.Is(err, ErrNotPending) {
+			return
+		}
+		select {
+		case <-time.After(d.resumer.config.Settle):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // settle tells what came of it.

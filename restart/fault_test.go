@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -91,5 +92,27 @@ func TestADirectoryThatTakesNoLedger(t *testing.T) {
 	_, err := Open(path, nil)
 	if err == nil || strings.Contains(err.Error(), "damaged") || !strings.Contains(err.Error(), "can't be opened") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestAConsentThatCouldNotBeWrittenDownIsDecidedLater: it isn't seen as under way until we end.
+func TestAConsentThatCouldNotBeWrittenDownIsDecidedLater(t *testing.T) {
+	for phase, want := range map[string]string{"queued": "ses_1 pending", "resuming": "ses_1 unknown"} {
+		t.Run(phase, func(t *testing.T) {
+			inBubble(t, 1, func(t *testing.T, r *resuming) {
+				r.crashes("UPDATE ON session WHEN OLD.phase = '" + phase + "'")
+				result, err := r.Resumer.Resume(t.Context(), "ses_1", 5000)
+				if err != nil || result.Verdict == VerdictResumed {
+					t.Errorf("%+v, %v", result, err)
+				}
+				if list := r.pending(); list[0].State == StatePending {
+					t.Errorf("%+v", list)
+				}
+				_, err = r.Ledger.db.Exec("DROP TRIGGER crash")
+				r.must(err)
+				time.Sleep(time.Minute) // of the bubble
+				r.wants(want)
+			})
+		})
 	}
 }
