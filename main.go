@@ -238,13 +238,19 @@ func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform
 	if err != nil {
 		return err
 	}
-	config, err := s.config(paths)
-	if err != nil {
-		return err
+	config, fault := s.config(paths)
+	if fault != nil {
+		if !c.Service {
+			return fault
+		}
+		config = supervisor.DefaultConfig() // without a supervisor nothing keeps what is unfinished from being resumed
 	}
 	log, err := openLog(paths, "intermission.log", config.Log)
 	if err != nil {
-		return err
+		if !c.Service {
+			return err
+		}
+		log = nowhere{io.Discard}
 	}
 	defer log.Close()
 	handler := slog.Handler(slog.NewTextHandler(log, nil))
@@ -264,9 +270,14 @@ func (c *runCommand) supervise(ctx context.Context, s *surroundings, m *platform
 	}
 	return supervisor.Run(ctx, supervisor.Options{
 		Version: programVersion(), Paths: paths, Config: config, Log: slog.New(handler),
-		Manager: m, LoginEnvironment: c.Service, Program: supervisor.ThisProgram(),
+		Manager: m, LoginEnvironment: c.Service, Program: supervisor.ThisProgram(), Fault: fault,
 	})
 }
+
+// nowhere is a log where there is none.
+type nowhere struct{ io.Writer }
+
+func (nowhere) Close() error { return nil }
 
 // config reads the configuration.
 func (s *surroundings) config(paths platform.Paths) (supervisor.Config, error) {

@@ -263,6 +263,9 @@ func (s *supervisor) StopServer(ctx context.Context) (control.Status, error) {
 
 // RestartServer implements control.Backend.
 func (s *supervisor) RestartServer(ctx context.Context) (control.Status, error) {
+	if s.Fault != nil && s.serving() {
+		return control.Status{}, &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("not restarted, for then it could not be started again: %v; mend that, and run: intermission service restart", s.Fault)}
+	}
 	if program := s.program(); program != nil && s.serving() {
 		if _, err := os.Stat(program.Program); errors.Is(err, fs.ErrNotExist) {
 			return control.Status{}, &control.Error{Code: control.CodeRefused, Message: fmt.Sprintf("not restarted, for then it could not be started again: %s isn't there any more; install it, and try again", program.Program)}

@@ -114,7 +114,7 @@ func (s *supervisor) locate(ctx context.Context, r record) (missing, err error) 
 		missing = err
 	}
 	var next *opencode.Install
-	if g := guise(install, r); g != nil && missing == nil {
+	if g := guise(install, r); g != nil && (missing == nil || s.Fault != nil) {
 		s.Log.Info("another version than the program's runs", "version", g.Version, "generation", g.Generation)
 		install, next = g, install
 	}

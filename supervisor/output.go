@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"sync"
 
+	"intermission/restart"
+
 	"github.com/fsnotify/fsnotify"
 )
 
@@ -22,29 +24,63 @@ type output struct {
 	path string
 	max  int64 // bytes; a file that has grown past it is rotated
 	keep int   // older files: path.1 (newest) to path.keep
-	file *os.File
+	life context.Context
 
 	mu      sync.Mutex
+	file    *os.File      // nil as long as it could not be opened
 	changed chan struct{} // closed and replaced at each write to the file
 }
 
-// openOutput opens the log for the server and begins to watch its size, until ctx ends.
-func openOutput(ctx context.Context, path string, max int64, keep int) (*output, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+// outputAt is the log for the server, not open yet, whose size is watched until ctx ends.
+func outputAt(ctx context.Context, path string, max int64, keep int) *output {
+	return &output{path: path, max: max, keep: keep, life: ctx, changed: make(chan struct{})}
+}
+
+// open opens the log, if it isn't. Without it no server can be started, but one that
+// runs can be kept, which has it open.
+func (o *output) open() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.file != nil {
+		return nil
+	}
+	f, err := os.OpenFile(o.path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err == nil {
+		var info os.FileInfo
+		if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is no file of ours; move it away", o.path)
+		}
+		if err != nil {
+			f.Close()
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the server's log: %w", err)
+		return fmt.Errorf("cannot open the server's log: %w", restart.Explain(o.path, err))
 	}
 	w, err := fsnotify.NewWatcher()
 	if err == nil {
-		err = w.Add(path)
+		err = w.Add(o.path)
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("cannot watch the server's log: %w", err)
+		return fmt.Errorf("cannot watch the server's log: %w", err)
 	}
-	o := &output{path: path, max: max, keep: keep, file: f, changed: make(chan struct{})}
-	go o.watch(ctx, w)
-	return o, nil
+	o.file = f
+	go o.watch(o.life, w)
+	return nil
+}
+
+// handle is the open log; nil when there is none.
+func (o *output) handle() *os.File {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.file
+}
+
+func (o *output) close() {
+	if f := o.handle(); f != nil {
+		f.Close()
+	}
 }
 
 // watch wakes followers and rotates, at each write.
@@ -71,7 +107,11 @@ func (o *output) watch(ctx context.Context, w *fsnotify.Watcher) {
 }
 
 func (o *output) size() int64 {
-	st, err := o.file.Stat()
+	f := o.handle()
+	if f == nil {
+		return 0
+	}
+	st, err := f.Stat()
 	if err != nil {
 		return 0
 	}
@@ -86,11 +126,11 @@ func (o *output) rotate() {
 	}
 	if o.keep > 0 {
 		if dst, err := os.OpenFile(o.older(1), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err == nil {
-			_, _ = io.Copy(dst, io.NewSectionReader(o.file, 0, o.size()))
+			_, _ = io.Copy(dst, io.NewSectionReader(o.handle(), 0, o.size()))
 			dst.Close()
 		}
 	}
-	_ = o.file.Truncate(0)
+	_ = o.handle().Truncate(0)
 }
 
 func (o *output) older(i int) string { return o.path + "." + strconv.Itoa(i) }
@@ -160,7 +200,7 @@ func (o *output) last(n int, offset int64) ([]string, int64) {
 		offset = end - most
 	}
 	var lines []string
-	in := bufio.NewReaderSize(io.NewSectionReader(o.file, offset, end-offset), maxOutputLine)
+	in := bufio.NewReaderSize(io.NewSectionReader(o.handle(), offset, end-offset), maxOutputLine)
 	for within := false; ; { // a line whose beginning is there
 		part, err := in.ReadSlice('\n')
 		if !within && len(part) > 0 {

@@ -16,8 +16,8 @@ import (
 func newOutput(t *testing.T, limit int64, keep int) *output {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
-	o, err := openOutput(ctx, filepath.Join(t.TempDir(), "server.log"), limit, keep)
-	if err != nil {
+	o := outputAt(ctx, filepath.Join(t.TempDir(), "server.log"), limit, keep)
+	if err := o.open(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -71,8 +71,12 @@ type Options struct {
 	// LoginEnvironment gives the server what the user's login shell exports too: a
 	// service manager gives little.
 	LoginEnvironment bool
-	askLogin         askLogin          // for tests; nil is platform.LoginEnvironment
-	reveal           func(*supervisor) // for tests; nil is none
+	// Fault is why Config is not the user's, which can't be read: a supervisor that a
+	// manager keeps comes all the same, since without one nobody keeps what is unfinished
+	// from being resumed. It adopts and parks, and starts no server. nil is none.
+	Fault    error
+	askLogin askLogin          // for tests; nil is platform.LoginEnvironment
+	reveal   func(*supervisor) // for tests; nil is none
 
 	finish bool // take over what was left, stop it, and end
 }
@@ -113,10 +117,13 @@ func run(ctx context.Context, o Options) error {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	for _, dir := range []string{o.Paths.State, o.Paths.Log, o.Paths.Runtime} {
+	for _, dir := range []string{o.Paths.State, o.Paths.Runtime} {
 		if err := platform.EnsurePrivateDir(dir); err != nil {
 			return err
 		}
+	}
+	if err := platform.EnsurePrivateDir(o.Paths.Log); err != nil {
+		o.Log.Error("there is no log", "error", err)
 	}
 	lock, err := patiently(ctx, platform.TryLock, o.Paths.InstanceLock)
 	if errors.Is(err, platform.ErrLocked) {
@@ -141,9 +148,9 @@ func run(ctx context.Context, o Options) error {
 	// What outlives a halt (streams, followers) ends with Run, not with ctx.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	out, err := openOutput(life, filepath.Join(o.Paths.Log, "server.log"), o.Config.Log.MaxSize, o.Config.Log.Keep)
-	if err != nil {
-		return err
+	out := outputAt(life, filepath.Join(o.Paths.Log, "server.log"), o.Config.Log.MaxSize, o.Config.Log.Keep)
+	if err := out.open(); err != nil {
+		o.Log.Error("no server is started", "error", err)
 	}
 	listener, err := platform.Listen(o.Paths.Socket)
 	if err != nil {
@@ -172,7 +179,9 @@ func run(ctx context.Context, o Options) error {
 	if s.Program != "" {
 		s.workers.Go(s.watchOwn)
 	}
-	s.workers.Go(s.watchProgram)
+	if s.Fault == nil { // else no other program is used either
+		s.workers.Go(s.watchProgram)
+	}
 	s.workers.Go(s.attendPower)
 	s.workers.Go(s.attendUpgrades)
 	s.loop(ctx)
@@ -264,7 +273,7 @@ type supervisor struct {
 	held      *platform.ServerLock // kept by a park that failed, so that nobody starts a server
 	install   *opencode.Install    // the program as it was found last; nil before
 	offered   *opencode.Install    // the program in place since, which the next start takes; nil when that is install
-	lacking   bool                 // the last launch did not find it
+	lacking   bool                 // the last launch could not start it
 	database  *opencode.Database
 	newer     string      // version of the intermission in our place; "" when that is us
 	newerFile os.FileInfo // its file
@@ -515,5 +524,5 @@ func (s *supervisor) close() {
 	if s.dataLock != nil {
 		_ = s.dataLock.Unlock() // it ends with the process at the latest
 	}
-	s.out.file.Close()
+	s.out.close()
 }

@@ -257,6 +257,9 @@ func (s *supervisor) haltInactive(seq uint64) Input {
 
 // shown gives the status its versions in place. s.mu is held.
 func (s *supervisor) shown(status *control.Status) {
+	if s.Fault != nil {
+		status.Supervisor.Fault = s.Fault.Error()
+	}
 	status.Supervisor.Available, status.Supervisor.Waits = s.newer, s.waits
 	status.Server.Available = s.available(s.current)
 }

@@ -124,6 +124,8 @@ func (v *view) header() []Item {
 	}
 	switch own := v.Snapshot.Status.Supervisor; {
 	case v.Link != Linked:
+	case own.Fault != "":
+		version = "No server is started: " + restart.PlainText(own.Fault, maxReason)
 	case own.Waits != "":
 		version = fmt.Sprintf("Intermission %s runs, %s is installed, and can't be used yet: %s", restart.PlainText(own.Version, 20), restart.PlainText(own.Available, 20), restart.PlainText(own.Waits, maxReason))
 	case own.Available != "":

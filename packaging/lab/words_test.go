@@ -60,14 +60,20 @@ func TestServiceSaysWhy(t *testing.T) {
 	if after := m.serving(t); after.Supervisor.PID != before.Supervisor.PID || after.Server.PID != before.Server.PID {
 		t.Errorf("%+v became %+v", before, after)
 	}
-	// Killed, it can't come again, and the status says why.
+	// Killed, the next one comes all the same, for somebody has to guard what is unfinished:
+	// it adopts, and says why it would start no server.
 	m.must(t, "kill", "-KILL", strconv.Itoa(before.Supervisor.PID))
 	eventually(t, "the reason in the status", func() error {
-		if r := s.run(t, "intermission service status"); !strings.Contains(r.stdout, "nor_such") || !strings.Contains(r.stdout, "start it with: intermission service start") {
+		if r := s.run(t, "intermission status"); r.exit != 0 || !strings.Contains(r.stdout, "nor_such") || !strings.Contains(r.stdout, "starts no server") {
 			return fmt.Errorf("%v", r)
 		}
 		return nil
 	})
+	if after := m.serving(t); after.Supervisor.PID == before.Supervisor.PID || after.Server.PID != before.Server.PID {
+		t.Errorf("%+v became %+v", before, after)
+	}
+	s.run(t, "intermission restart").says(t, 5, "nor_such", "not restarted")
+	s.run(t, "intermission service stop").says(t, 0)
 	s.run(t, "intermission service start").says(t, 1, "no_such", "nor_such")
 	s.run(t, "intermission status").says(t, 3, ": intermission service start")
 	if err := os.Remove(m.path(config)); err != nil {

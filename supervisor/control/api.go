@@ -33,6 +33,9 @@ type SupervisorStatus struct {
 	// Waits is why the available one doesn't take over by itself, with an act; "" when
 	// nothing keeps it. Once that is mended, it does.
 	Waits string `json:"waits,omitempty"`
+	// Fault is what keeps its configuration from being read; "" when nothing does. It adopts and
+	// parks all the same, and starts no server.
+	Fault string `json:"fault,omitempty"`
 }
 
 // ServerStatus is the managed server.

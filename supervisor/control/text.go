@@ -83,6 +83,9 @@ func (t Text) Status(st Status) string {
 		}
 	}
 	r.add("supervisor", "pid %d, version %s, started %s", st.Supervisor.PID, clean(st.Supervisor.Version, maxLine), t.age(st.Supervisor.Since))
+	if f := st.Supervisor.Fault; f != "" {
+		r.add("", "%s", t.paint(bad, "starts no server: "+clean(f, maxReason))+"; mend that, and run: intermission service restart")
+	}
 	switch v := st.Supervisor.Available; {
 	case v != "" && st.Supervisor.Waits != "":
 		r.add("", "%s", t.paint(warn, fmt.Sprintf("intermission %s is in place, and can't be used yet: %s", clean(v, maxLine), clean(st.Supervisor.Waits, maxReason))))
