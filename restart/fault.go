@@ -109,6 +109,32 @@ func Explain(path string, err error) error {
 	return err
 }
 
+// ExplainServers is Explain for the database of a server at path, which isn't ours:
+// what failed on it is tried again by itself.
+func ExplainServers(path string, err error) error {
+	var done *explainedError
+	if errors.As(err, &done) {
+		return err
+	}
+	dir := filepath.Dir(path)
+	switch faultOf(err) {
+	case faultNone:
+	case faultBusy:
+		return explained("it is locked by another process (%w); see who it is with: fuser %s", err, path)
+	case faultFull:
+		return explained("its disk is full (%w); make room on the disk of %s", err, dir)
+	case faultReadOnly:
+		return explained("its file system is read-only (%w); make that of %s writable", err, dir)
+	case faultUnwritable:
+		return explained("it can't be opened or written (%w); make %s and what is in it writable to you, with room on its disk", err, dir)
+	case faultDisk:
+		return explained("its disk can't be read or written (%w); make room on the disk of %s, and see that it is sound", err, dir)
+	case faultDamaged:
+		return explained("it is damaged (%w); put back a sound copy of %s, or what SQLite's .recover makes of it", err, path)
+	}
+	return err
+}
+
 // keepAct is the act where the file is bad: a person may still get something out of it.
 const keepAct = "put back a copy of it, or move it away to begin a new one and keep it: the suspensions are in it"
 

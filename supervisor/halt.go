@@ -54,7 +54,7 @@ func (s *supervisor) halt() Input {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		if !c.over() || !c.concludedWithin(3*toolGrace) {
+		if !c.over() || !c.concludedWithin(s.parkPatience()) {
 			return s.stopFailed(c, limit, held)
 		}
 	}
@@ -65,6 +65,18 @@ func (s *supervisor) halt() Input {
 		return Input{Kind: InUnsafe, Reason: c.guard.err.Error(), Retry: true}
 	}
 	return Input{Kind: InStopped, Reason: held}
+}
+
+// parkPatience is for how long, after a stop's own time is up, the end of a server may
+// still be dealt with: a park that waits for a locked database ends by itself, and is
+// tried again. When we are to end, that has to do without.
+func (s *supervisor) parkPatience() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.Leaving {
+		return 3 * toolGrace
+	}
+	return parkTimeout + 3*toolGrace
 }
 
 // parkRoom is what a park may need on the ledger's disk, in bytes: rows of the

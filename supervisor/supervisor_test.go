@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asServer) != "" {
 		os.Exit(devserver.Main(context.Background(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 	}
+	if path := os.Getenv(lockedDatabase); path != "" {
+		os.Exit(holdDatabase(path))
+	}
 	// The handle on the server's database is kept to the end of the process, see supervisor.close.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("database/sql.(*DB).connectionOpener"))
 }

@@ -2,6 +2,7 @@ package opencode
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -40,7 +41,7 @@ func (d *Database) Clear(ctx context.Context, s restart.Sweep) error {
 		if errors.Is(err, restart.ErrChanged) {
 			return err
 		}
-		return fmt.Errorf("cannot park the sessions of the server's database %s: %w", d.path, err)
+		return fmt.Errorf("cannot park the sessions of the server's database %s: %w", d.path, restart.ExplainServers(d.path, err))
 	}
 	return nil
 }
@@ -213,13 +214,17 @@ func (c *clearance) takeClaims(ctx context.Context, n int) error {
 // patiently tries again, each time for as long as busy_timeout, while another
 // process has the lock, until ctx ends.
 func patiently(ctx context.Context, try func() error) error {
+	var locked error
 	for {
 		err := try()
 		if err == nil {
 			return nil
 		}
+		if busy(err) {
+			locked = err
+		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("it is locked by another process: %w", context.Cause(ctx))
+			return fmt.Errorf("%w: %w", context.Cause(ctx), cmp.Or(locked, err))
 		}
 		if !busy(err) {
 			return err
