@@ -64,6 +64,7 @@ func (s *supervisor) status(ctx context.Context) control.Status {
 		status.Server.NextAttempt = &st.Next
 	}
 	s.shown(&status)
+	status.Sessions.Unknown = s.keepsLock() // what the server left isn't in the ledger yet
 	s.mu.Unlock()
 	s.refreshTitles(ctx)
 	status.Sessions.Working = s.working()
@@ -89,6 +90,9 @@ func (s *supervisor) open() (*restart.Ledger, *restart.Resumer, error) {
 	s.mu.Lock()
 	reason := s.state.Reason
 	s.mu.Unlock()
+	if reason == "" {
+		reason = "it is being opened; try again"
+	}
 	return nil, nil, &control.Error{Code: control.CodeFailed, Message: "the ledger is not open: " + reason}
 }
 
@@ -97,6 +101,14 @@ func (s *supervisor) Pending(ctx context.Context) (control.Pending, error) {
 	list, err := s.pending(ctx)
 	if err != nil {
 		return control.Pending{}, err
+	}
+	if len(list) == 0 {
+		s.mu.Lock()
+		unparked, reason := s.keepsLock(), s.state.Reason
+		s.mu.Unlock()
+		if unparked {
+			return control.Pending{}, &control.Error{Code: control.CodeFailed, Message: "what waits for consent is not known, for what the server left could not be parked: " + reason}
+		}
 	}
 	ledger, _ := s.book()
 	var ids []string
@@ -138,7 +150,11 @@ func (s *supervisor) reconcile(ctx context.Context) {
 	if db == nil {
 		return
 	}
-	if changed, err := db.Changed(ctx); err != nil || !changed {
+	changed, err := db.Changed(ctx)
+	if err == nil && !changed {
+		changed, err = ledger.Elsewhere(ctx) // another server's death writes nothing
+	}
+	if err != nil || !changed {
 		return
 	}
 	if err := ledger.Reconcile(ctx, db); err != nil {

@@ -34,6 +34,9 @@ func TestAFailedParkKeepsEverybodyOut(t *testing.T) {
 	if !strings.Contains(st.Server.Reason, "no server can start meanwhile") {
 		t.Errorf("reason %q", st.Server.Reason)
 	}
+	if _, err := b.client.Pending(t.Context()); !st.Sessions.Unknown || err == nil || !strings.Contains(err.Error(), "not known") {
+		t.Errorf("what waits is called known: %+v, %v", st.Sessions, err)
+	}
 	foreign, err := platform.Start(platform.Spec{Argv: b.o.Config.Server.Command, Env: append(b.o.Environ, asServer+"=1"), Dir: b.dir})
 	if err != nil {
 		t.Fatal(err)

@@ -138,7 +138,7 @@ func loadWish(state string) (Wish, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return WishRunning, nil
 	case err != nil:
-		return "", fmt.Errorf("cannot read the wish: %w", err)
+		return "", fmt.Errorf("cannot read the wish: %w; remove %s, or run: intermission start", err, wishFile(state))
 	}
 	if w := Wish(bytes.TrimSpace(b)); w == WishRunning || w == WishStopped {
 		return w, nil

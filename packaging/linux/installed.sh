@@ -4,7 +4,7 @@
 # choice. After an upgrade a supervisor sees that its program was replaced, and hands its
 # server over to the new one by itself; and who adopts doesn't stop.
 set -e
-hint="Each user installs the background service with: intermission service install"
+hint="Each user installs the background service with: intermission service install; who has had it before starts it with: intermission service start"
 case "$1:$2" in
 configure: | 1:*) echo "$hint" ;;
 configure:*)

@@ -149,8 +149,11 @@ func (p *patient) checkServer(context.Context) Check {
 	case "running":
 		return ok("pid %d at %s, %s at work, %d wait for consent", s.PID, s.URL, sessions(len(st.Sessions.Active)), st.Sessions.Pending)
 	case "stopped":
-		if s.Desired == "stopped" {
+		if s.Desired == "stopped" && s.Reason == "" {
 			return ok("stopped, as you wanted it; to start it: intermission start")
+		}
+		if s.Desired == "stopped" { // it isn't known whether that was wished
+			return warning(act, "stopped; %s", reason)
 		}
 		return warning("intermission start", "stopped; %s", reason)
 	case "failed", "blocked":
