@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"intermission/platform"
 )
 
 // healthSentences are what a person is told.
@@ -109,6 +111,8 @@ func unreachable(err error) *HealthError {
 	var dial *net.OpError
 	var timeout interface{ Timeout() bool }
 	switch {
+	case errors.Is(err, platform.ErrForeignListener):
+		return &HealthError{Kind: Stranger, Detail: cause(err)}
 	case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		return &HealthError{Kind: Silent, Detail: fmt.Sprintf("within %s", healthTimeout)}
 	case errors.As(err, &dial) && dial.Op == "dial":

@@ -2,10 +2,13 @@ package opencode
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +27,8 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	case "hang":
 		hangWithChild()
+	case "listen":
+		listenAsStranger()
 	case "end":
 	}
 }
@@ -57,6 +62,30 @@ func hangWithChild() {
 		_ = os.Rename(path+".new", path)
 	}
 	time.Sleep(time.Minute) // ended long before by the test, or by itself should that fail
+}
+
+// listenAsStranger takes connections, says where, and how much it has heard when its input ends.
+func listenAsStranger() {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(l.Addr())
+	var heard atomic.Int64
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				n, _ := io.Copy(io.Discard, conn)
+				heard.Add(n)
+			}()
+		}
+	}()
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	fmt.Printf("heard %d bytes\n", heard.Load())
 }
 
 // poll waits until ok, for at most 10 s.

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"intermission/platform"
 	"intermission/restart"
 )
 
@@ -42,7 +43,7 @@ type wire struct {
 func newTransport() *http.Transport {
 	keepUnasked()
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: healthTimeout}).DialContext,
+		DialContext:           dial,
 		MaxIdleConns:          4,
 		MaxIdleConnsPerHost:   4,
 		IdleConnTimeout:       30 * time.Second,
@@ -50,6 +51,21 @@ func newTransport() *http.Transport {
 
 		MaxResponseHeaderBytes: maxHeader,
 	}
+}
+
+// dial connects to a server that runs as us. Each request carries the password, which v2
+// keeps over restarts: nobody gets it who has taken the port of a server that has ended,
+// or that is ending and listens no more.
+func dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: healthTimeout}).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := platform.CheckListener(conn.RemoteAddr()); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // unasked is a writer for package log that leaves out what net/http writes there of

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package platform
+
+import "net"
+
+func checkListener(net.Addr) error { return nil }
