@@ -64,6 +64,18 @@ func (r *Resumer) check(ctx context.Context, up *serverUp, s Suspension) (Result
 		return Result{}, err
 	}
 	f := r.examine(ctx, up, s.ID, s.Directory, row[0].Mark)
+	if f.verdict == "" && row[0].Obstacle == obstacleElsewhere {
+		fates, err := up.db.Fates(ctx, []string{s.ID})
+		if err != nil {
+			return Result{}, err
+		}
+		switch outcome := fates[s.ID].Outcome; {
+		case outcome == OutcomeInFlight && runsElsewhere(up.db, row[0].Claimed):
+			f = finding{VerdictRefused, elsewhere, false}
+		case outcome == OutcomeEnded:
+			f = finding{VerdictAlready, endedElsewhere, true}
+		}
+	}
 	if f.settle {
 		return r.settled(ctx, s, f.verdict, f.reason)
 	}

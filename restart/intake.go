@@ -31,6 +31,7 @@ type intakeClaim struct {
 	Attempts  int    `json:"attempts"`
 	Parent    string `json:"parent,omitempty"`
 	Raw       string `json:"raw"`
+	Elsewhere bool   `json:"elsewhere,omitempty"`
 }
 
 type intakeJob struct {
@@ -48,7 +49,7 @@ func (l *Ledger) takeIn(ctx context.Context, sweep Sweep, opts ParkOptions) erro
 	in := intake{Database: opts.Database, Generation: opts.Generation, Incarnation: opts.Incarnation, Cause: opts.Cause,
 		At: opts.At, Since: opts.Since, Claims: make([]intakeClaim, len(sweep.Claims)), Jobs: make([]intakeJob, len(sweep.Jobs))}
 	for i, c := range sweep.Claims {
-		in.Claims[i] = intakeClaim{c.Session, c.ClaimedAt, c.Attempts, c.Parent, string(c.Raw)}
+		in.Claims[i] = intakeClaim{c.Session, c.ClaimedAt, c.Attempts, c.Parent, string(c.Raw), c.Elsewhere}
 	}
 	for i, j := range sweep.Jobs {
 		in.Jobs[i] = intakeJob{j.Key, j.Kind, j.Session, j.Child, j.Text, j.Status, string(j.Raw)}
@@ -78,7 +79,7 @@ func (in *intake) options() ParkOptions {
 func (in *intake) sweep() Sweep {
 	s := Sweep{Claims: make([]Claim, len(in.Claims)), Jobs: make([]Job, len(in.Jobs))}
 	for i, c := range in.Claims {
-		s.Claims[i] = Claim{c.Session, c.ClaimedAt, c.Attempts, c.Parent, []byte(c.Raw)}
+		s.Claims[i] = Claim{c.Session, c.ClaimedAt, c.Attempts, c.Parent, []byte(c.Raw), c.Elsewhere}
 	}
 	for i, j := range in.Jobs {
 		s.Jobs[i] = Job{j.Key, j.Kind, j.Session, j.Child, j.Text, j.Status, []byte(j.Raw)}

@@ -132,10 +132,17 @@ func (p *parking) claim(c Claim) error {
 	if p.watched[s.Incarnation] && s.live() || s.Phase == phaseResuming || len(p.watched) > 0 && p.opts.Since != 0 && c.ClaimedAt >= p.opts.Since {
 		cause, at = p.cause(), p.opts.At
 	}
+	ours := p.watched[s.Incarnation] && (s.live() || s.Suspended != 0) || s.Phase == phaseResuming
+	if c.Elsewhere && !ours {
+		cause, at = CauseParked, c.ClaimedAt
+	}
 	if !same {
 		if err := p.replace(s, cause, at); err != nil {
 			return err
 		}
+	}
+	if c.Elsewhere && !ours {
+		s.Obstacle = obstacleElsewhere
 	}
 	s.Claimed, s.Attempts = c.ClaimedAt, c.Attempts
 	if c.Parent != "" { // it becomes visible where it belongs

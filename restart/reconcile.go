@@ -59,10 +59,11 @@ type waiting struct {
 	suspended int64
 	mark      string
 	obstacle  obstacle
+	claimed   int64
 }
 
 func (t *tx) waiting(where string, args ...any) ([]waiting, error) {
-	rows, err := t.QueryContext(t.ctx, "SELECT id, coalesce(time_suspended, 0), mark, obstacle FROM session "+where, args...)
+	rows, err := t.QueryContext(t.ctx, "SELECT id, coalesce(time_suspended, 0), mark, obstacle, coalesce(time_claimed, 0) FROM session "+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (t *tx) waiting(where string, args ...any) ([]waiting, error) {
 	var list []waiting
 	for rows.Next() {
 		var w waiting
-		if err := rows.Scan(&w.id, &w.suspended, &w.mark, &w.obstacle); err != nil {
+		if err := rows.Scan(&w.id, &w.suspended, &w.mark, &w.obstacle, &w.claimed); err != nil {
 			return nil, err
 		}
 		list = append(list, w)
@@ -113,11 +114,18 @@ func (l *Ledger) compare(ctx context.Context, db Database, database, and string)
 				continue // it was decided while we asked
 			}
 			now := fate.obstacle(w.mark)
+			if now == obstacleNone && w.obstacle == obstacleElsewhere && fate.Outcome == OutcomeInFlight && runsElsewhere(db, w.claimed) {
+				now = obstacleElsewhere
+			}
 			if now != w.obstacle {
 				obstacles[w.id] = string(now)
 				t.shown = true
 			}
-			if why := fate.against(w.mark); why != "" && now == obstacleNone {
+			why := fate.against(w.mark)
+			if why == "" && w.obstacle == obstacleElsewhere && fate.Outcome == OutcomeEnded {
+				why = endedElsewhere
+			}
+			if why != "" && now == obstacleNone {
 				if err := t.settleOne(w.id, why); err != nil {
 					return err
 				}
@@ -141,6 +149,25 @@ func (t *tx) settleOne(id, why string) error {
 		return err
 	}
 	return t.save(s)
+}
+
+const endedElsewhere = "it ended in another OpenCode server"
+
+// runsElsewhere says that an execution which began at claimed (Unix ms), and which none of
+// our servers is known to have begun, may go on in another process that has the
+// database open. A database that can tell has a method OpenSince.
+func runsElsewhere(db Database, claimed int64) bool {
+	d, ok := db.(interface{ OpenSince(ms int64) bool })
+	return ok && d.OpenSince(claimed)
+}
+
+// Elsewhere says whether something waits that runs in another server, as far as is
+// known: that it ended with its process shows in no database.
+func (l *Ledger) Elsewhere(ctx context.Context) (some bool, err error) {
+	err = l.read(ctx, func(t *tx) error {
+		return t.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM session WHERE time_suspended IS NOT NULL AND obstacle = 'elsewhere')").Scan(&some)
+	})
+	return some, err
 }
 
 // against says why the suspension is settled; "" when it stands.

@@ -66,6 +66,9 @@ type Claim struct {
 	Attempts  int             // the server's own count of resumes; 0 where it keeps none
 	Parent    string          // the session that it works for; "" when it is nobody's subagent
 	Raw       json.RawMessage // the claim's columns as they stood
+	// Elsewhere says that another process has had the database open since before the
+	// claim was written, and may be who wrote it. None of ours runs then.
+	Elsewhere bool
 }
 
 // Job is a background job in the server's database that would act at its next start.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"intermission/platform"
 	"intermission/restart"
 )
 
@@ -57,7 +58,31 @@ func (d *Database) Sweep(ctx context.Context) (restart.Sweep, error) {
 	if err != nil {
 		return restart.Sweep{}, err
 	}
+	d.tellElsewhere(sweep.Claims)
 	return sweep, nil
+}
+
+// OpenSince tells whether another process has had the database open since the time
+// ms (Unix), or may have. Our own server has not: it is younger than what waits.
+func (d *Database) OpenSince(ms int64) bool {
+	list, _ := platform.Holders(d.path) // who can't be asked is not known
+	return slices.ContainsFunc(list, func(h platform.Holder) bool { return h.Since.UnixMilli() <= ms })
+}
+
+// tellElsewhere notes which claims another process may have written: a server that
+// somebody else started, without the service's lock.
+func (d *Database) tellElsewhere(claims []restart.Claim) {
+	if len(claims) == 0 || d.Kind() != KindClaims {
+		return
+	}
+	list, _ := platform.Holders(d.path)
+	for _, h := range list {
+		for i := range claims {
+			if h.Since.UnixMilli() <= claims[i].ClaimedAt {
+				claims[i].Elsewhere = true
+			}
+		}
+	}
 }
 
 // eachClaim calls f with each claim, in no certain order, and with raw,

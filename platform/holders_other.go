@@ -1,0 +1,5 @@
+//go:build !linux
+
+package platform
+
+func holders(string) ([]Holder, error) { return nil, nil }
