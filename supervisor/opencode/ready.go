@@ -152,14 +152,18 @@ func (i *Install) awaitLine(ctx context.Context, spawned ReadySource) (Incarnati
 }
 
 func awaitHealth(ctx context.Context, inc Incarnation, exited <-chan struct{}) error {
+	var last error
 	for pause := firstPoll; ; pause = min(pause*2, lastPoll) {
 		err := Health(ctx, inc)
 		if err == nil {
 			return nil
 		}
+		if last == nil || ctx.Err() == nil { // else it is the end of our time that the last look met
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return notReady(ctx, err)
+			return notReady(ctx, last)
 		case <-exited:
 			return ErrExited
 		case <-time.After(pause):
