@@ -102,6 +102,10 @@ func (s *supervisor) lockOrLoss(ctx context.Context, g *guard) (*platform.Server
 	if got.lock != nil {
 		return got.lock, nil
 	}
+	// On a machine that is loaded the grant itself may be late: nobody else has it then.
+	if lock, err := platform.TryServerLock(s.program().LockPath()); err == nil {
+		return lock, nil
+	}
 	return nil, s.life.Err()
 }
 
