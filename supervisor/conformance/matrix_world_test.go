@@ -68,6 +68,7 @@ func newWorld(t testing.TB, kind string, resumed string) *world {
 	w.goOn(resumed)
 	s.env = append(s.env,
 		"INTERMISSION_FAULTPOINTS="+s.path("points"),
+		"INTERMISSION_DEVSERVER_SWEEP_DELAY=600ms", // from its lock to its sweep the real one takes more than 1.5 s
 		"INTERMISSION_DEVSERVER_FAULT=@"+s.path("faults"))
 	s.write(t, fmt.Sprintf("[server]\ncommand = [%q, \"devserver\", \"serve\", \"--service\"]\nready_timeout = \"15s\"\nstop_timeout = \"6s\"\n[resume]\nconcurrency = 2\n", tried),
 		"config", "intermission", "config.toml")
