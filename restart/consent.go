@@ -131,10 +131,11 @@ func (t *tx) decidable(id string, at int64) (under []*session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.ending(inc) {
+	under = f.under(id)
+	if slices.ContainsFunc(append(under, s), func(s *session) bool { return s.ending(inc) }) {
 		return nil, &RefusedError{Reason: stopping}
 	}
-	return f.under(id), nil
+	return under, nil
 }
 
 const stopping = "the server that runs it is being stopped; decide when it has stopped"

@@ -20,7 +20,7 @@ func (p *parking) end(inFlight []string, fates map[string]Fate) error {
 		}
 	}
 	for _, id := range inFlight {
-		if err := p.inFlight(id); err != nil {
+		if err := p.inFlight(id, fates[id]); err != nil {
 			return err
 		}
 	}
@@ -84,10 +84,13 @@ func (p *parking) resuming(s *session, fate Fate, known bool) error {
 }
 
 // inFlight suspends a session whose execution started in the watched incarnation without our seeing it.
-func (p *parking) inFlight(id string) error {
+func (p *parking) inFlight(id string, fate Fate) error {
 	s := p.row(id)
 	if p.watched[s.Incarnation] && (s.Suspended != 0 || s.Confirmed) {
 		return nil // that is decided, and perhaps dismissed already
+	}
+	if s.Mark != "" && fate.Mark == s.Mark {
+		return nil // as is this: the clock was set back since, so that an old execution looks new
 	}
 	return p.replace(s, p.cause(), p.opts.At)
 }

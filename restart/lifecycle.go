@@ -151,7 +151,7 @@ func (t *tx) started(s *session, at int64, inc Incarnation) error {
 }
 
 func (s *session) claim(at int64, inc Incarnation) {
-	s.Claimed, s.Seen = at, at
+	s.Claimed, s.Seen = at, max(s.Seen, at)
 	s.Incarnation, s.Generation, s.Database = inc.ID, inc.Generation, inc.Database
 	s.Attempts, s.Waiting, s.Confirmed = 0, "", false
 }

@@ -118,8 +118,8 @@ func (l *Ledger) end(ctx context.Context, db Database, opts ParkOptions, done *P
 		}
 	}
 	var fates map[string]Fate
-	if len(open) > 0 {
-		if fates, err = l.fates(ctx, db, p.opts.Database, open); err != nil {
+	if asked := append(open, inFlight...); len(asked) > 0 {
+		if fates, err = l.fates(ctx, db, p.opts.Database, asked); err != nil {
 			return "", err
 		}
 	}
