@@ -30,6 +30,9 @@ func (s *supervisor) halt() Input {
 	c := s.current
 	s.mu.Unlock()
 	if c == nil {
+		c = s.attendLeft() // of which a launch was cut off that would have adopted it
+	}
+	if c == nil {
 		return s.haltUnattended()
 	}
 	faultpoint.At(faultpoint.StopAsked)
@@ -288,6 +291,33 @@ func without(ids []platform.Identity, one platform.Identity) []platform.Identity
 		}
 	}
 	return out
+}
+
+// attendLeft adopts the server that was left to us, so that it is stopped in order; nil
+// where none lives, or it can't be had at once.
+func (s *supervisor) attendLeft() *incarnation {
+	r, ok := loadRecord(s.Paths.ServerRecord)
+	s.mu.Lock()
+	ready := s.dataLock != nil && s.database != nil && s.ledger != nil
+	s.mu.Unlock()
+	if !ok || !ready || !r.Ready || !r.Identity.Alive() || s.holdsLock() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.life, askTimeout)
+	defer cancel()
+	found, err := s.lookForLiving(ctx, r)
+	if err != nil || found.ID != r.ID {
+		return nil
+	}
+	s.standGuard() // until it is attended
+	// Its end is this stop's to tell, and reported to no other act.
+	if in := s.begun(found, record{}, nil, nil, 0, InAdopted); in.Kind != InAdopted {
+		s.Log.Warn("the server that is to be stopped can't be adopted", "pid", r.Identity.PID, "reason", in.Reason)
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.current
 }
 
 // haltUnattended ends a server of ours that we never came to attend: it doesn't

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"intermission/platform"
+	"intermission/restart"
 	"intermission/supervisor/control"
 )
 
@@ -61,5 +63,44 @@ func TestAServerWhoseWorkCantBeWrittenDownIsNotLeft(t *testing.T) {
 	}
 	if err := b.client.MayLeave(t.Context()); err != nil {
 		t.Errorf("with it again: %v", err)
+	}
+}
+
+// Who is told to end before it has adopted the server that was left stops it in order
+// all the same: what is at work is suspended, and not found dead.
+func TestALeaveBeforeTheAdoptionIsInOrder(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, nil)
+	b.start()
+	server := b.phase(Running).Server.PID
+	id := b.prompt("[[slow n=1200 ms=50]]")
+	b.atWork(id)
+	if _, err := b.client.HandOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.handedOver()
+	asked := make(chan struct{}, 1)
+	b.o.LoginEnvironment = true
+	b.o.askLogin = func(ctx context.Context, given []string) ([]string, error) {
+		asked <- struct{}{}
+		<-ctx.Done() // the launch is held up until it is cancelled
+		return given, ctx.Err()
+	}
+	b.start()
+	<-asked
+	b.phase(Starting)
+	b.stop()
+	if pid, alive := LivingServer(b.o.Paths); alive {
+		t.Fatalf("pid %d lives", pid)
+	}
+	if _, err := platform.Identify(server); !errors.Is(err, platform.ErrNoProcess) {
+		t.Errorf("the server lives: %v", err)
+	}
+	b.o.LoginEnvironment, b.o.askLogin = false, nil
+	b.start()
+	b.phase(Running)
+	pending, err := b.client.Pending(t.Context())
+	if err != nil || len(pending.Pending) != 1 || pending.Pending[0].ID != id || pending.Pending[0].Cause != restart.CauseShutdown {
+		t.Errorf("%+v, %v", pending, err)
 	}
 }
