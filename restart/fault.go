@@ -81,11 +81,13 @@ func explained(format string, args ...any) error {
 	return &explainedError{fmt.Errorf(format, args...)}
 }
 
+// ThenStart ends acts after which a running supervisor is to be told to go on.
+const ThenStart = ", then: intermission start"
+
 // Explain gives an error of SQLite, or of the system, about the ledger at path its
 // meaning and one act, after the last "; "; another error is given back as it is.
 // Damaged is said only of what SQLite has seen in the file itself.
 func Explain(path string, err error) error {
-	const again = ", then: intermission start"
 	var done *explainedError
 	if errors.As(err, &done) {
 		return err
@@ -96,21 +98,21 @@ func Explain(path string, err error) error {
 	case faultBusy:
 		return explained("another program is writing to it (%w); try again", err)
 	case faultFull:
-		return explained("its disk is full (%w); make room on the disk of %s"+again, err, dir)
+		return explained("its disk is full (%w); make room on the disk of %s"+ThenStart, err, dir)
 	case faultReadOnly:
-		return explained("its file system is read-only (%w); make that of %s writable"+again, err, dir)
+		return explained("its file system is read-only (%w); make that of %s writable"+ThenStart, err, dir)
 	case faultUnwritable:
-		return explained("it can't be opened or written (%w); make %s and what is in it writable to you, with room on its disk"+again, err, dir)
+		return explained("it can't be opened or written (%w); make %s and what is in it writable to you, with room on its disk"+ThenStart, err, dir)
 	case faultDisk:
-		return explained("its disk can't be read or written (%w); make room on the disk of %s, and see that it is sound"+again, err, dir)
+		return explained("its disk can't be read or written (%w); make room on the disk of %s, and see that it is sound"+ThenStart, err, dir)
 	case faultDamaged:
 		return explained("it is damaged (%w); "+keepAct, err)
 	}
 	return err
 }
 
-// ExplainServers is Explain for the database of a server at path, which isn't ours:
-// what failed on it is tried again by itself.
+// ExplainServers is Explain for the database of a server at path, which isn't ours,
+// and for what we note of the server: what failed on it is tried again by itself.
 func ExplainServers(path string, err error) error {
 	var done *explainedError
 	if errors.As(err, &done) {

@@ -90,7 +90,7 @@ func (r record) save(path string) error {
 		return err
 	}
 	if err := platform.WriteFileAtomic(path, b); err != nil {
-		return fmt.Errorf("cannot record the server: %w", restart.Explain(path, err))
+		return fmt.Errorf("cannot record the server: %w", restart.ExplainServers(path, err))
 	}
 	return nil
 }
@@ -148,7 +148,7 @@ func loadWish(state string) (Wish, error) {
 
 func saveWish(state string, w Wish) error {
 	if err := platform.WriteFileAtomic(wishFile(state), []byte(w)); err != nil {
-		return fmt.Errorf("cannot make the wish durable: %w", restart.Explain(wishFile(state), err))
+		return fmt.Errorf("cannot make the wish durable: %w", restart.ExplainServers(wishFile(state), err))
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ func TestASmallDisk(t *testing.T) {
 			"the state's at a crash":      stateFullAtACrash,
 			"the state's at a stop":       stateFullAtAStop,
 			"the state's at a start":      stateFullAtAStart,
+			"the state's when it is left": stateFullWhenLeft,
 			"the state's at a consent":    stateFullAtAConsent,
 			"the log's":                   logFull,
 			"the database's at a crash":   databaseFullAtACrash,
@@ -186,6 +187,31 @@ func stateFullAtAStop(t *testing.T, b *bed) {
 	}
 	b.waits(id)
 	b.quiet(requests)
+}
+
+// A server that was left is not stopped without order, and who stops it hears why.
+func stateFullWhenLeft(t *testing.T, b *bed) {
+	state := b.disk("state")
+	st, id := b.worker()
+	if _, err := b.client.HandOver(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.handedOver()
+	room := b.fill(state, 0)
+	err := StopLeft(context.Background(), b.o)
+	if err == nil || !strings.Contains(err.Error(), "disk is full") || !strings.HasSuffix(err.Error(), "; make room on the disk of "+b.o.Paths.State+", and stop it again") {
+		t.Errorf("%v", err)
+	}
+	if pid, _ := LivingServer(b.o.Paths); pid != st.Server.PID {
+		t.Fatalf("the server has ended: pid %d", pid)
+	}
+	room()
+	if err := StopLeft(context.Background(), b.o); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	b.phase(Running)
+	b.waits(id)
 }
 
 func stateFullAtAStart(t *testing.T, b *bed) {

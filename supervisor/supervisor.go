@@ -76,7 +76,7 @@ type Options struct {
 	// from being resumed. It adopts and parks, and starts no server. nil is none.
 	Fault    error
 	askLogin askLogin          // for tests; nil is platform.LoginEnvironment
-	reveal   func(*supervisor) // for tests; nil is none
+	reveal   func(*supervisor) // is given the one that runs, at its beginning; nil is none
 
 	finish bool // take over what was left, stop it, and end
 }
