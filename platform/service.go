@@ -77,6 +77,7 @@ type ServiceStatus struct {
 	Current     bool        `json:"current"`    // the definition is what Install would write now, but for the version
 	Enabled     bool        `json:"enabled"`    // it is started by itself, at login or boot
 	Running     bool        `json:"running"`
+	Comes       bool        `json:"-"`                     // not running, and about to be started again by its manager, as after a handover
 	State       string      `json:"state"`                 // in the manager's own words, its status line included
 	PID         int         `json:"pid"`                   // 0 when not running or not known
 	Lingering   bool        `json:"lingering"`             // it runs without a login session too

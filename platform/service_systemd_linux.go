@@ -73,6 +73,9 @@ func (u unitState) fails() bool {
 	return u.active == "failed" || u.sub == "auto-restart" && u.result != "success"
 }
 
+// comes tells whether a unit that hasn't failed is about to be started again.
+func (u unitState) comes() bool { return u.sub == "auto-restart" && !u.fails() }
+
 // words are the manager's own, and the supervisor's: "active (running), 2 sessions pending".
 func (u unitState) words() string {
 	if u.load == stateMasked {
@@ -234,6 +237,7 @@ func (s systemdService) status(ctx context.Context) (ServiceStatus, error) {
 	st.Installed = files.have != nil || st.Enabled || st.Running
 	// A version stamp that is behind is no other definition: the program is asked for its own.
 	st.Current = u.fragment != "" && !u.reload && sameUnit(files.have, files.want) && (files.have == nil) == (files.want == nil)
+	st.Comes = u.comes()
 	if u.fails() {
 		st.Failure = s.said(ctx)
 	}

@@ -316,9 +316,13 @@ func TestUnitStatusOfAFailure(t *testing.T) {
 	m.write("journal", "intermission: config.toml:3: unknown key\n")
 	for _, state := range []string{"ActiveState=failed\nSubState=failed\n", "ActiveState=activating\nSubState=auto-restart\n"} {
 		m.write("props", state+"Result=exit-code\n")
-		if st := m.status(testService()); st.Failure != "config.toml:3: unknown key" {
-			t.Errorf("%q: got %q", state, st.Failure)
+		if st := m.status(testService()); st.Failure != "config.toml:3: unknown key" || st.Comes {
+			t.Errorf("%q: got %+v", state, st)
 		}
+	}
+	m.write("props", "ActiveState=activating\nSubState=auto-restart\nResult=success\n") // after a handover
+	if st := m.status(testService()); st.Failure != "" || !st.Comes {
+		t.Errorf("got %+v", st)
 	}
 	m.write("props", "ActiveState=active\nSubState=running\nMainPID=5\n")
 	if st := m.status(testService()); st.Failure != "" {

@@ -34,6 +34,8 @@ func startAct(root bool, status func() (platform.ServiceStatus, error)) string {
 	case err != nil:
 	case st.Unreachable: // a start and an installation would be refused
 		return "no systemd user manager answers here (su and sudo start none): log in by ssh or on the console; or have it run from boot on: intermission service install --linger"
+	case st.Running, st.Comes: // between two supervisors, or at the first steps of one
+		return "its service is starting, ending or changing over to the next; try again in a moment, or see: intermission service status"
 	case !st.Installed:
 		return "have one in the background: intermission service install"
 	}
