@@ -230,10 +230,22 @@ func TestAnInterruptDuringTheStopOfV1IsItsUsers(t *testing.T) {
 func TestAStaleInterruptIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, nil)
-	b.start()
+	s := b.startRevealed()
 	b.phase(Running)
-	id := b.prompt("[[slow n=9999 ms=20]]")
-	w := b.atWork(id)[0]
+	var id string
+	var w control.Working
+	// One that began before the event stream was there is found, but its start isn't known.
+	b.until("an execution whose start was heard", func() bool {
+		if id != "" {
+			if _, err := b.client.Interrupt(t.Context(), id, 0); err != nil {
+				t.Fatal(err)
+			}
+			b.atWork()
+		}
+		id = b.prompt("[[slow n=9999 ms=20]]")
+		w = b.atWork(id)[0]
+		return s.roster.told(id, w.StartedAt) != 0
+	}, func() any { return w })
 	b.exec(`UPDATE event SET created = created + 1 WHERE type LIKE 'session.execution.started%'`) // than what we were told of
 	if _, err := b.client.Interrupt(t.Context(), id, w.StartedAt); code(err) != control.CodeNotPending {
 		t.Errorf("a stale one: %v", err)
