@@ -1,12 +1,10 @@
 package supervisor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -309,107 +307,6 @@ func TestALivingServerIsFoundAsItWasStarted(t *testing.T) {
 	}
 }
 
-func TestWhatLeadsToAFile(t *testing.T) {
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := func(elem ...string) string { return filepath.Join(append([]string{dir}, elem...)...) }
-	for _, d := range []string{at("bin"), at("node", "v20", "bin")} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for link, target := range map[string]string{
-		at("node", "latest"):                 "v20",
-		at("bin", "opencode"):                "../node/latest/bin/opencode",
-		at("node", "v20", "bin", "opencode"): at("node", "v20", "missing", "opencode"),
-	} {
-		if err := os.Symlink(target, link); err != nil {
-			t.Fatal(err)
-		}
-	}
-	names := leading(at("bin", "opencode"))
-	for where, want := range map[string][]string{
-		at("bin"): {"opencode"}, at("node"): {"latest"}, at("node", "v20"): {"missing"}, at("node", "v20", "bin"): {"opencode"}, dir: nil,
-	} {
-		got := slices.Sorted(slices.Values(names[where]))
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %q, not %q", where, got, want)
-		}
-	}
-	if got := names["/"]; got != nil {
-		t.Errorf("the root is watched for %q", got)
-	}
-	if err := os.Symlink("loop", at("loop")); err != nil {
-		t.Fatal(err)
-	}
-	leading(at("loop")) // ends
-}
-
-// The directories above the program's own aren't watched: it is noticed all the same
-// that another one is put in its place, that it ends, and that it comes again.
-func TestAProgramsDirectoryIsReplaced(t *testing.T) {
-	t.Parallel()
-	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	program := filepath.Join(dir, "versions", "now", "opencode")
-	mkdir := func(path string) {
-		if err := os.MkdirAll(path, 0o700); err != nil {
-			t.Error(err)
-		}
-	}
-	mkdir(filepath.Dir(program))
-	put(t, program, "2.2.0")
-	looked := make(chan struct{}, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- replacement{
-			files:  func() []string { return []string{program} },
-			settle: 10 * time.Millisecond,
-			look:   func() time.Duration { looked <- struct{}{}; return 0 },
-		}.watch(ctx)
-	}()
-	await := func(what string) {
-		select {
-		case <-looked:
-		case <-time.After(20 * time.Second):
-			t.Fatal("nobody looked after " + what)
-		}
-	}
-	await("the beginning")
-	put(t, program, "2.3.0")
-	await("a replacement")
-	versions := filepath.Join(dir, "versions")
-	mkdir(filepath.Join(versions, "next"))
-	put(t, filepath.Join(versions, "next", "opencode"), "2.4.0")
-	for _, rename := range [][2]string{{"now", "old"}, {"next", "now"}} {
-		if err := os.Rename(filepath.Join(versions, rename[0]), filepath.Join(versions, rename[1])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	await("its directory was put in its place")
-	for len(looked) > 0 { // a burst may be looked at in two parts
-		<-looked
-	}
-	put(t, program, "2.5.0")
-	await("a replacement in that")
-	if err := os.RemoveAll(versions); err != nil {
-		t.Fatal(err)
-	}
-	await("its end")
-	mkdir(filepath.Dir(program))
-	put(t, program, "2.6.0")
-	await("its return")
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
 func TestReduceYields(t *testing.T) {
 	running := State{Phase: Running, Wish: WishRunning, Seq: 4, Adopted: true}
 	s, fx := Reduce(DefaultPolicy, running, Input{Kind: InUpgrade, Reason: "why"})
@@ -461,99 +358,5 @@ func TestASessionThatBeginsInTheMiddle(t *testing.T) {
 	})
 	if st.Server.Restarts != 1 || st.Sessions.Pending != 1 {
 		t.Errorf("%+v", st)
-	}
-}
-
-// ourProgram puts an intermission in place that tells this version.
-func ourProgram(t *testing.T, at, version string) {
-	t.Helper()
-	if err := writeProgram(at+".new", []byte("#!/bin/sh\necho '"+version+"'\n")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(at+".new", at); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestOurOwnProgramIsReplaced(t *testing.T) {
-	t.Parallel()
-	for _, restarts := range []bool{true, false} {
-		t.Run(fmt.Sprint(restarts), func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, nil)
-			k := &keeper{restarts: restarts}
-			b.o.Manager, b.o.Program, b.o.Policy = k, filepath.Join(b.dir, "intermission"), DefaultPolicy
-			b.o.Policy.Settle = 50 * time.Millisecond
-			ourProgram(t, b.o.Program, `{"version":"1.0"}`)
-			b.start()
-			first := b.phase(Running)
-			for _, broken := range []string{"not a version", `{"version":""}`} {
-				ourProgram(t, b.o.Program, broken)
-			}
-			if st := b.phase(Running); st.Supervisor.Available != "" {
-				t.Errorf("what is broken is offered: %+v", st.Supervisor)
-			}
-			ourProgram(t, b.o.Program, `{"version":"1.1"}`)
-			if !restarts {
-				b.status("it is shown", func(st control.Status) bool { return st.Supervisor.Available == "1.1" })
-				return
-			}
-			b.handedOver()
-			b.start()
-			if st := b.phase(Running); st.Server.PID != first.Server.PID || st.Supervisor.Available != "" {
-				t.Errorf("%+v", st)
-			}
-		})
-	}
-}
-
-// A configuration with which the next supervisor would not start holds its upgrade
-// back, which is shown; once it is mended the upgrade goes on by itself.
-func TestOurUpgradeWaitsForTheConfiguration(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, nil)
-	b.o.Manager, b.o.Program, b.o.Policy = &keeper{restarts: true}, filepath.Join(b.dir, "intermission"), DefaultPolicy
-	b.o.Policy.Settle = 50 * time.Millisecond
-	ourProgram(t, b.o.Program, `{"version":"1.0"}`)
-	b.start()
-	b.phase(Running)
-	configure := func(text string) {
-		t.Helper()
-		if err := platform.EnsurePrivateDir(filepath.Dir(b.o.Paths.ConfigFile)); err != nil {
-			t.Fatal(err)
-		}
-		if err := platform.WriteFileAtomic(b.o.Paths.ConfigFile, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	configure("[server\n")
-	ourProgram(t, b.o.Program, `{"version":"1.1"}`)
-	b.status("what it waits for is shown", func(st control.Status) bool {
-		return st.Supervisor.Available == "1.1" && strings.Contains(st.Supervisor.Waits, b.o.Paths.ConfigFile)
-	})
-	configure("[server]\nport = \"x\"\n") // another fault
-	configure("")
-	b.handedOver()
-	b.start()
-	if st := b.phase(Running); !st.Server.Adopted || st.Supervisor.Waits != "" {
-		t.Errorf("%+v", st)
-	}
-}
-
-func TestAskVersionIsBounded(t *testing.T) {
-	t.Parallel()
-	at := filepath.Join(t.TempDir(), "intermission")
-	for script, want := range map[string]string{
-		"echo '{\"version\":\"1.2\"}'": "1.2", "exit 3": "status 3", "sleep 60 & exec sleep 60": "does not tell", "while :; do echo word; done": "does not tell", "true": "instead of its version",
-	} {
-		if err := writeProgram(at, []byte("#!/bin/sh\n"+script+"\n")); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-		version, err := askVersion(ctx, at)
-		cancel()
-		if version != want && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %q, %v", script, version, err)
-		}
 	}
 }
