@@ -89,6 +89,27 @@ func TestOurUpgradeWaitsForTheConfiguration(t *testing.T) {
 	}
 }
 
+// An upgrade waits too while we keep a lock for what can't be parked, and that is shown.
+func TestOurUpgradeWaitsForAPark(t *testing.T) {
+	t.Parallel()
+	s := &supervisor{newer: "1.1", state: State{Phase: Blocked}}
+	var st control.Status
+	s.shown(&st)
+	if st.Supervisor.Available != "1.1" || st.Supervisor.Waits != "" {
+		t.Errorf("with nothing kept: %+v", st.Supervisor)
+	}
+	s.held = &platform.ServerLock{}
+	s.shown(&st)
+	if !strings.Contains(st.Supervisor.Waits, "can't be parked") {
+		t.Errorf("with a lock kept: %+v", st.Supervisor)
+	}
+	s.newer = ""
+	s.shown(&st)
+	if st.Supervisor.Waits != "" {
+		t.Errorf("without an upgrade: %+v", st.Supervisor)
+	}
+}
+
 func TestAskVersionIsBounded(t *testing.T) {
 	t.Parallel()
 	at := filepath.Join(t.TempDir(), "intermission")

@@ -261,5 +261,8 @@ func (s *supervisor) shown(status *control.Status) {
 		status.Supervisor.Fault = s.Fault.Error()
 	}
 	status.Supervisor.Available, status.Supervisor.Waits = s.newer, s.waits
+	if s.newer != "" && s.waits == "" && s.keepsLock() {
+		status.Supervisor.Waits = "what is unfinished can't be parked, as the server's reason says; once it is, this is used by itself"
+	}
 	status.Server.Available = s.available(s.current)
 }
