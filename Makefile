@@ -29,7 +29,7 @@ PACKAGES := makensis:nsis lintian:lintian rpm:rpm rpmlint:rpmlint rpm2cpio:rpm2c
 # The Windows program is tried under Wine.
 WINDOWS := wine:wine Xvfb:xvfb
 
-.PHONY: build demo test bench lint cross opencode packages packages-check prerequisites clean
+.PHONY: build demo test bench fuzz lint cross opencode packages packages-check prerequisites clean
 
 build: ## the program, static, at ./intermission
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o intermission .
@@ -42,6 +42,15 @@ test: prerequisites opencode lint cross ## every check, as CI runs them
 
 bench: opencode ## the figures of the README; takes some minutes
 	OPENCODE_BIN=$(OPENCODE_BIN) go test -run '^$$' -bench . -benchtime 1x -timeout 20m ./...
+
+FUZZTIME ?= 60s
+
+fuzz: ## each fuzz target for FUZZTIME, one after the other; what it finds is kept in testdata/fuzz
+	@grep -rnoE --include='*_test.go' --exclude-dir=.cache '^func Fuzz\w+' . | sed -E 's|^(.+)/[^/]+:[0-9]+:func (\w+)$$|\1 \2|' | sort | \
+	while read -r package target; do \
+	  echo "$$package $$target"; \
+	  go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x -parallel 2 "$$package" </dev/null; \
+	done
 
 lint: $(STATICCHECK) $(GOLANGCI)
 	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \

@@ -6,7 +6,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -165,7 +164,7 @@ func (s *surroundings) fail(err error) int {
 	if s.json {
 		_ = s.printJSON(map[string]*control.Error{"error": e})
 	}
-	fmt.Fprintln(s.stderr, "intermission:", e.Message)
+	fmt.Fprintln(s.stderr, "intermission:", control.Message(e))
 	if status, known := exitStatuses[e.Code]; known {
 		return status
 	}
@@ -173,9 +172,7 @@ func (s *surroundings) fail(err error) int {
 }
 
 func (s *surroundings) printJSON(v any) error {
-	e := json.NewEncoder(s.stdout)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
+	return control.WriteJSON(s.stdout, v)
 }
 
 // print prints v with --json, its text otherwise.
