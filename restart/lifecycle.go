@@ -91,7 +91,7 @@ func (l *Ledger) Apply(ctx context.Context, e Event) error {
 		if s == nil {
 			s = &session{ID: e.Session}
 		}
-		if setBack(e.At, t.now, max(inc.StartedAt, s.Seen, s.LastSuspended)) {
+		if setBack(e.At, t.now, max(inc.StartedAt, s.Seen, s.LastSuspended, s.Claimed)) {
 			e.At = 0
 		}
 		if e.At != 0 && e.At < inc.StartedAt {

@@ -232,12 +232,12 @@ func (r *modelRun) parented(id string) {
 func (r *modelRun) event(kind EventKind, id string) int64 {
 	r.Helper()
 	m, e := r.all[id], Event{Kind: kind, Session: id, At: r.clock}
-	at := e.At
-	if at < max(r.begun, m.seen, m.last) { // the clock was set back
-		at = max(at, m.seen+1, m.last+1)
-		if row, err := find(r.ledger.db, id); err == nil && row != nil {
-			at = max(at, row.Claimed) // which the model doesn't keep of what is parked
-		}
+	at, claimed := e.At, int64(0)
+	if row, err := find(r.ledger.db, id); err == nil && row != nil {
+		claimed = row.Claimed // which the model doesn't keep of what is parked
+	}
+	if at < max(r.begun, m.seen, m.last, claimed) { // the clock was set back
+		at = max(at, m.seen+1, m.last+1, claimed)
 	}
 	r.must(r.ledger.Apply(r.Context(), e))
 	r.resumer.Observe(e)
