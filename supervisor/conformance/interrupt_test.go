@@ -20,6 +20,7 @@ func interruptedByUser(t *testing.T, u *user) {
 	u.up(t)
 	a := u.client(t)
 	first := begin(t, u.sandbox, u.bed, a, "first", u.slow(900, 100), u.planner(), "")
+	u.wantWorking(t, first) // of two that a resync finds at once none is the first
 	second := begin(t, u.sandbox, u.bed, a, "second", u.slow(900, 100), "", "")
 	requests := u.requests(t)
 	list := u.wantWorking(t, first, second)

@@ -113,6 +113,9 @@ func (w *world) cells(t *testing.T, cells []pair) (sum count) {
 			w.c.tell("---- %s", i)
 			w.c.arm()
 			w.story(i, cell.resumed)
+			if cell.at == faultpoint.ServerSweeping || cell.at == faultpoint.ServerSwept {
+				w.awaitSweep(i) // the story may be over before any server has got so far
+			}
 			if err := w.settle(); err != nil {
 				t.Fatalf("%s: not settled: %v", i, err)
 			}

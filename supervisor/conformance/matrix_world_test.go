@@ -376,3 +376,24 @@ func (w *world) settle() error {
 		return true, nil
 	})
 }
+
+// awaitSweep keeps a server up until the injection at its sweep has struck.
+func (w *world) awaitSweep(i *injection) {
+	client := control.Dial(w.path("run", "intermission", "intermission.sock"))
+	defer client.Close()
+	_ = poll(patience, func() (bool, error) { // that it was never reached is said by who asks for it
+		w.c.mu.Lock()
+		fired := i.fired
+		w.c.mu.Unlock()
+		if fired {
+			return true, nil
+		}
+		w.launch()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		if st, err := client.Status(ctx); err == nil && (st.Server.State == "stopped" || st.Server.State == "failed") {
+			_, _ = client.StartServer(ctx)
+		}
+		return false, nil
+	})
+}
