@@ -88,32 +88,25 @@ const ThenStart = ", then: intermission start"
 // meaning and one act, after the last "; "; another error is given back as it is.
 // Damaged is said only of what SQLite has seen in the file itself.
 func Explain(path string, err error) error {
-	var done *explainedError
-	if errors.As(err, &done) {
-		return err
-	}
-	dir := filepath.Dir(path)
-	switch faultOf(err) {
-	case faultNone:
-	case faultBusy:
-		return explained("another program is writing to it (%w); try again", err)
-	case faultFull:
-		return explained("its disk is full (%w); make room on the disk of %s"+ThenStart, err, dir)
-	case faultReadOnly:
-		return explained("its file system is read-only (%w); make that of %s writable"+ThenStart, err, dir)
-	case faultUnwritable:
-		return explained("it can't be opened or written (%w); make %s and what is in it writable to you, with room on its disk"+ThenStart, err, dir)
-	case faultDisk:
-		return explained("its disk can't be read or written (%w); make room on the disk of %s, and see that it is sound"+ThenStart, err, dir)
-	case faultDamaged:
-		return explained("it is damaged (%w); "+keepAct, err)
-	}
-	return err
+	return explain(path, err, ThenStart,
+		func() error { return explained("another program is writing to it (%w); try again", err) },
+		func() error { return explained("it is damaged (%w); "+keepAct, err) })
 }
 
 // ExplainServers is Explain for the database of a server at path, which isn't ours,
 // and for what we note of the server: what failed on it is tried again by itself.
 func ExplainServers(path string, err error) error {
+	return explain(path, err, "",
+		func() error {
+			return explained("it is locked by another process (%w); see who it is with: fuser %s", err, path)
+		},
+		func() error {
+			return explained("it is damaged (%w); put back a sound copy of %s, or what SQLite's .recover makes of it", err, path)
+		})
+}
+
+// explain words what has to do with the disk; then ends each of its acts.
+func explain(path string, err error, then string, busy, damaged func() error) error {
 	var done *explainedError
 	if errors.As(err, &done) {
 		return err
@@ -122,17 +115,17 @@ func ExplainServers(path string, err error) error {
 	switch faultOf(err) {
 	case faultNone:
 	case faultBusy:
-		return explained("it is locked by another process (%w); see who it is with: fuser %s", err, path)
+		return busy()
 	case faultFull:
-		return explained("its disk is full (%w); make room on the disk of %s", err, dir)
+		return explained("its disk is full (%w); make room on the disk of %s%s", err, dir, then)
 	case faultReadOnly:
-		return explained("its file system is read-only (%w); make that of %s writable", err, dir)
+		return explained("its file system is read-only (%w); make that of %s writable%s", err, dir, then)
 	case faultUnwritable:
-		return explained("it can't be opened or written (%w); make %s and what is in it writable to you, with room on its disk", err, dir)
+		return explained("it can't be opened or written (%w); make %s and what is in it writable to you, with room on its disk%s", err, dir, then)
 	case faultDisk:
-		return explained("its disk can't be read or written (%w); make room on the disk of %s, and see that it is sound", err, dir)
+		return explained("its disk can't be read or written (%w); make room on the disk of %s, and see that it is sound%s", err, dir, then)
 	case faultDamaged:
-		return explained("it is damaged (%w); put back a sound copy of %s, or what SQLite's .recover makes of it", err, path)
+		return damaged()
 	}
 	return err
 }
